@@ -29,9 +29,12 @@ from mcp_django import (
     resource,
     tool,
 )
+from mcp_django.contrib.apps import app
 from mcp_django.types import TaskOptions
+from project.airports.geodesy import Box
 from project.airports.models import Airport, AirportQuerySet, Country, Region, Stop, Trip
 from project.airports.shapes import (
+    AirportCells,
     AirportInfo,
     ContinentSurvey,
     CountryStatistics,
@@ -48,12 +51,18 @@ READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 
 Latitude = Annotated[float, Field(ge=-90, le=90)]
 Longitude = Annotated[float, Field(ge=-180, le=180)]
+MAP_ROWS = 80
+"""Cells of the map from south to north."""
 
 
 # Tools: what a model may call.
 
 
-@tool(annotations=READ_ONLY)
+# Clients with apps show this page with the result; others show the text. It is a template without a user.
+app("airport_map", template="airports/map.html", title="Airports on a map")
+
+
+@tool(annotations=READ_ONLY, ui="airport_map")
 async def search_airports(
     query: Annotated[str, Field(min_length=2, max_length=80)],
     country: str | None = None,
@@ -74,7 +83,7 @@ async def search_airports(
 
 # Without `permission`, whoever may reach the server may call. With it, the tool exists for users who hold that Django
 # permission; to others it is as unknown as a tool that was never written.
-@tool(permission="airports.view_airport", annotations=READ_ONLY, timeout=10)
+@tool(permission="airports.view_airport", annotations=READ_ONLY, timeout=10, ui="airport_map")
 def nearest_airports(
     latitude: Latitude, longitude: Longitude, limit: Annotated[int, Field(ge=1, le=50)] = 5
 ) -> list[NearbyAirport]:
@@ -87,6 +96,13 @@ def nearest_airports(
     """
     nearest = Airport.objects.nearest(latitude, longitude, limit)
     return [NearbyAirport(AirportInfo.of(airport), round(distance, 1)) for airport, distance in nearest]
+
+
+# Clients offer this tool to the map, and not to the model.
+@tool(permission="airports.view_airport", annotations=READ_ONLY, visibility=["app"])
+def airport_cells(south: Latitude, north: Latitude, west: Longitude, east: Longitude) -> AirportCells:
+    """List the cells of a map that have airports. `west` is greater than `east` across the antimeridian."""
+    return AirportCells.of(Airport.objects.within(Box(south, north, west, east)), (north - south) / MAP_ROWS)
 
 
 @tool(annotations=READ_ONLY)

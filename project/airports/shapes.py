@@ -5,11 +5,15 @@ A model knows the fields of a result before it calls; a client draws the form an
 
 import datetime
 from dataclasses import dataclass
+from math import floor
 from typing import Annotated
 
+from django.db.models import QuerySet
 from pydantic import Field
 
 from project.airports.models import Airport, Trip
+
+MIN_CELL_DEGREES = 0.02
 
 
 @dataclass
@@ -42,6 +46,25 @@ class AirportInfo:
             elevation_ft=airport.elevation,
             timezone=airport.timezone,
         )
+
+
+@dataclass
+class AirportCells:
+    """South-west corners of the cells with airports; a cell is `degrees` wide and high."""
+
+    degrees: float
+    cells: list[tuple[float, float]]
+
+    @classmethod
+    def of(cls, airports: QuerySet[Airport], degrees: float) -> "AirportCells":
+        """Group airports into cells."""
+        degrees = max(degrees, MIN_CELL_DEGREES)
+        found = {
+            (floor(latitude / degrees), floor(longitude / degrees))
+            for latitude, longitude in airports.values_list("latitude", "longitude")
+        }
+        cells = [(round(row * degrees, 3), round(column * degrees, 3)) for row, column in sorted(found)]
+        return cls(degrees=degrees, cells=cells)
 
 
 @dataclass

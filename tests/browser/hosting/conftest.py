@@ -23,7 +23,6 @@ class HostingSite(NamedTuple):
 
     url: str
     password: str
-    environment: dict[str, str]
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +36,8 @@ def strict_server() -> Iterator[StrictHostServer]:
 def hosting_site(tmp_path_factory: pytest.TempPathFactory, strict_server: StrictHostServer) -> Iterator[HostingSite]:
     """Serve the demo with the apps of `tests.browser.hosting.site`."""
     port = take_port()
-    variables = {
-        **environment(tmp_path_factory.mktemp("hosting") / "var"),
-        "HOST_ORIGINS": strict_server.host_origin,
-    }
+    directory = tmp_path_factory.mktemp("hosting") / "var"
+    variables = {**environment(directory), "HOST_ORIGINS": strict_server.host_origin}
     command = [sys.executable, "-m", "tests.browser.hosting.site", str(port)]
     with subprocess.Popen(
         command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -53,7 +50,7 @@ def hosting_site(tmp_path_factory: pytest.TempPathFactory, strict_server: Strict
                 break
         found = re.search(r"password (\S+)", welcome)
         assert found, welcome
-        yield HostingSite(f"http://127.0.0.1:{port}", found[1], variables)
+        yield HostingSite(f"http://127.0.0.1:{port}", found[1])
         process.send_signal(signal.SIGINT)
         try:
             process.communicate(timeout=WAIT_SECONDS)
@@ -86,6 +83,7 @@ def inspector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InspectorSer
 @pytest.fixture
 def open_host(
     request: pytest.FixtureRequest,
+    chromium: Browser,
     signed_in: BrowserContext,
     hosting_site: HostingSite,
     strict_server: StrictHostServer,
@@ -100,13 +98,17 @@ def open_host(
             case "strict":
                 host = StrictTestHost(signed_in, hosting_site.url, strict_server)
             case _:
-                host = InspectorTestHost(signed_in, hosting_site.url, request.getfixturevalue("inspector"))
+                # It stores its theme in the browser.
+                context = chromium.new_context(color_scheme="light")
+                host = InspectorTestHost(context, hosting_site.url, request.getfixturevalue("inspector"))
         hosts.append(host)
         return host
 
     yield open_named
     for host in hosts:
         host.page.close()
+        if host.context is not signed_in:
+            host.context.close()
 
 
 @pytest.fixture(params=["preview", "strict"])

@@ -20,6 +20,8 @@ class AppTestHost:
 
     keeps_frame = True
     """False for a host whose policy lets a view navigate its own frame to another site."""
+    checks_visibility = True
+    """False for a host that lets a view call tools for the model."""
 
     def __init__(self, context: BrowserContext) -> None:
         self.context = context
@@ -114,6 +116,7 @@ class InspectorTestHost(AppTestHost):
     """The Inspector's web client: a sandbox of another origin, and a view without an origin."""
 
     keeps_frame = False
+    checks_visibility = False
 
     def __init__(self, context: BrowserContext, site: str, server: InspectorServer) -> None:
         super().__init__(context)
@@ -130,6 +133,13 @@ class InspectorTestHost(AppTestHost):
         }
         self.page.goto(f"{self.server.url}/?{urlencode(query)}")
         self.page.get_by_test_id("open-app").click()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Change the theme, which is light at first."""
+        self.page.get_by_role("button", name="Toggle color scheme").click()
+
+    def close(self) -> None:
+        self.page.get_by_role("button", name="Close", exact=True).click()
 
     @property
     def app(self) -> FrameLocator:

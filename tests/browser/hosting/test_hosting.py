@@ -12,18 +12,32 @@ from tests.browser.hosting.strict import SECRET, StrictHostServer
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
 
 
-def test_a_view_gets_input_result_theme_size_and_teardown(host: AppTestHost) -> None:
-    host.open("show_good", text="Grüezi")
-    assert host.read_observations()["theme"] == "light"
-    expect(host.app.locator("#input")).to_have_text("Grüezi")
-    expect(host.app.locator("#result")).to_have_text('{"text":"Grüezi","user":"demo"}')
-    expect(host.outer_frame).to_have_css("height", "321px")
-    host.set_theme("dark")
-    expect(host.app.locator("body[data-theme=dark]")).to_be_visible()
-    assert host.read_observations()["refused"] == "refused", "a view calls a tool that is for the model"
-    host.close()
-    expect(host.outer_frame).to_have_count(0)
-    assert host.violations == []
+def test_a_view_gets_input_result_theme_size_and_teardown(any_host: AppTestHost) -> None:
+    any_host.open("show_good", text="Grüezi")
+    found = any_host.read_observations()
+    assert found["theme"] == "light"
+    assert (found["refused"] == "refused") is any_host.checks_visibility, "a view calls a tool that is for the model"
+    expect(any_host.app.locator("#input")).to_have_text("Grüezi")
+    expect(any_host.app.locator("#result")).to_have_text('{"text":"Grüezi","user":"demo"}')
+    expect(any_host.outer_frame).to_have_css("height", "321px")
+    any_host.set_theme("dark")
+    expect(any_host.app.locator("body[data-theme=dark]")).to_be_visible()
+    any_host.close()
+    expect(any_host.outer_frame).to_have_count(0)
+    assert any_host.violations == []
+
+
+def test_the_demo_shows_airports_on_a_map(any_host: AppTestHost) -> None:
+    any_host.open("nearest_airports", latitude=46.5, longitude=8.0, limit=5)
+    expect(any_host.app.locator("circle.place")).to_have_count(5)
+    expect(any_host.app.locator("path.known")).to_have_count(1)
+    any_host.app.locator("#list button").first.click()
+    expect(any_host.app.locator("#details")).to_contain_text("km")
+    any_host.set_theme("dark")
+    expect(any_host.app.locator("html[data-theme=dark]")).to_have_count(1)
+    any_host.close()
+    expect(any_host.outer_frame).to_have_count(0)
+    assert any_host.violations == []
 
 
 def test_loads_from_undeclared_origins_are_violations(host: AppTestHost) -> None:

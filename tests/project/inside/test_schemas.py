@@ -12,7 +12,7 @@ from mcp_django.wiring import get_server
 from tests.support.portable_schemas import find_warnings
 
 pytestmark = pytest.mark.django_db
-MAX_LIST_BYTES = 27_000
+MAX_LIST_BYTES = 28_000
 """Half of the list's size while every tool still explained filters, versions and dry runs."""
 
 
