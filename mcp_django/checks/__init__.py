@@ -25,6 +25,8 @@ E051  credentials for a server are sent over the network without encryption
 E060  a mount, proxy or extension that cannot be created
 E061  two sources of a server use the same name
 E062  the alias or the queue of tasks is not in `TASKS`
+E063  the template of an app is missing or fails
+E064  a tool names an app that its server lacks
 W001  every request is refused: neither AUTH nor DEBUG is set
 W002  AUTH = "none" without DEBUG
 W003  no channel layer, or one limited to a single process (with --deploy)
@@ -58,6 +60,11 @@ W050  the working directory of a program does not exist
 W051  a program is not installed
 W052  a client that needs users' authorization, without its pages in the URLconf
 W060  a tool declares task=, and its server has no extension for tasks
+W061  a tool has an app, and its server has no extension for apps
+W062  a tool for apps only, which all callers may call
+W063  the page of an app loads a file that clients block
+W064  the page of an app is large
+W065  an app that no tool shows
 I001  RedisChannelLayer, where RedisPubSubChannelLayer is more robust (with --deploy)
 I002  middleware that keeps a thread for each running call of the Django view (with --deploy)
 I003  lists of a toolset in an order without an index (with --deploy)

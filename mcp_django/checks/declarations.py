@@ -13,6 +13,9 @@ from mcp_django.server.primitives.registry import CombinedRegistry
 
 logger = logging.getLogger("mcp_django.server")
 
+APPS_IDENTIFIER = "io.modelcontextprotocol/ui"
+"""Identifier of the extension for apps (MCP Apps)."""
+
 
 @register_check(reads_settings=False)
 def check_declarations() -> Iterator[CheckMessage]:
@@ -80,6 +83,29 @@ def check_tasks() -> Iterator[CheckMessage]:
                 hint='Add "mcp_django.contrib.tasks.Tasks" to the EXTENSIONS of the server, or remove task=.',
                 id="mcp_django.W060",
             )
+
+
+@register_check()
+def check_app_links() -> Iterator[CheckMessage]:
+    """Check that tools with `ui=` are on servers with the extension for apps."""
+    for alias in conf.get_settings().servers:
+        declared = registry.REGISTRIES.get(alias)
+        tools = [] if declared is None else [tool.name for tool in declared.tools if tool.ui]
+        if tools and not _has_extension(alias, APPS_IDENTIFIER):
+            yield Warning(
+                f'Clients show no app for {", ".join(tools)}: the server "{alias}" has no extension for apps.',
+                hint='Add "mcp_django.contrib.apps.Apps" to its EXTENSIONS, or remove ui= and visibility=.',
+                id="mcp_django.W061",
+            )
+
+
+def _has_extension(alias: str, identifier: str) -> bool:
+    """Return True if a server has the extension, or cannot be created, which other checks report."""
+    try:
+        server = wiring.get_server(alias)
+    except Exception:
+        return True
+    return any(extension.identifier == identifier for extension in server.extensions.extensions)
 
 
 def _unknown_databases() -> Iterator[CheckMessage]:

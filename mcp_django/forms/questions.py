@@ -84,7 +84,10 @@ class DjangoFormQuestion:
         """
         if not isinstance(content, dict):
             raise ArgumentError("the content of a form must be an object")
-        bound = self._bind_copy(self._build_form_data(content))
+        data, problems = self._build_form_data(content)
+        if problems:
+            raise ArgumentError("\n".join(f"{self._form[name].label}: {text}" for name, text in problems.items()))
+        bound = self._bind_copy(data)
         if is_validated:
             vars(bound).update(validate_unique=_skip_validation, validate_constraints=_skip_validation)
         if bound.errors:
@@ -93,13 +96,25 @@ class DjangoFormQuestion:
             raise ArgumentError("\n".join(_format_errors(bound)), errors=errors)
         return bound.cleaned_data, bound
 
+    def bind(self, content: dict[str, Any]) -> BaseForm:
+        """Return the form bound to an answer's content, with its errors.
+
+        Values of a wrong type are errors of their fields.
+        """
+        data, problems = self._build_form_data(content)
+        bound = self._bind_copy(data)
+        for name, text in problems.items():
+            bound.errors[name] = bound.error_class([text])
+            bound.cleaned_data.pop(name, None)
+        return bound
+
     def _get_initial_value(self, name: str) -> Any:
         return self._form.get_initial_for_field(self._form.fields[name], name)
 
-    def _build_form_data(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Return the data that a browser would have sent."""
+    def _build_form_data(self, content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the data that a browser would have sent, and problems of types by field."""
         data: dict[str, Any] = {}
-        problems = []
+        problems: dict[str, str] = {}
         for name, field in self._form.fields.items():
             form_property = self._properties.get(name)
             if form_property is None or name not in content:
@@ -111,14 +126,12 @@ class DjangoFormQuestion:
             elif has_property_type(given, form_property.schema):
                 value = form_property.to_python(given)
             else:
-                problems.append(f"{self._form[name].label}: this must be of type {form_property.schema['type']}")
+                problems[name] = f"this must be of type {form_property.schema['type']}"
                 continue
             if value is not None:
                 data[self._form.add_prefix(name)] = value
 
-        if problems:
-            raise ArgumentError("\n".join(problems))
-        return data
+        return data, problems
 
     def _bind_copy(self, data: dict[str, Any]) -> BaseForm:
         """Return a copy of the form that is bound to the data.

@@ -2,7 +2,7 @@
 
 Tools and prompts become `<prefix>__<name>`. URIs stay the same, because results refer to them, unless a URI prefix is
 given. Then `city://zurich` becomes `<uri_prefix>+city://zurich`. This keeps the path, works for templates as well, and
-can be reverted.
+can be reverted. Pages of apps keep their scheme, which clients require: `ui://cart` becomes `ui://<uri_prefix>+cart`.
 """
 
 import re
@@ -17,6 +17,8 @@ SEPARATOR = "__"
 MAX_NAME_CHARACTERS = 128
 """Maximum characters of a remote name (server/tools); own names are limited to 64."""
 _FOREIGN_NAME = re.compile(rf"[A-Za-z0-9_.\-]{{1,{MAX_NAME_CHARACTERS}}}")
+UI_SCHEME = "ui://"
+"""Scheme of the pages of apps (MCP Apps)."""
 _WITH_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
 
@@ -78,7 +80,7 @@ class NamePrefixes:
 
         Raises InvalidPrefixedName for a URI without a scheme, and for one that becomes too long.
         """
-        prefixed = uri if self.uri_prefix is None else f"{self.uri_prefix}+{uri}"
+        prefixed = uri if self.uri_prefix is None else self._prepend(self.uri_prefix, uri)
         if not _WITH_SCHEME.match(uri) or len(prefixed) > MAX_URI_LENGTH:
             raise InvalidPrefixedName(
                 f"the URI {prefixed[:MAX_NAME_CHARACTERS]!r} must have a scheme, and {MAX_URI_LENGTH} characters "
@@ -90,10 +92,18 @@ class NamePrefixes:
         """Return the URI without the prefix; None if it has another prefix."""
         if self.uri_prefix is None:
             return prefixed
-        prefix = f"{self.uri_prefix}+"
-        return prefixed.removeprefix(prefix) if prefixed.startswith(prefix) else None
+        scheme = UI_SCHEME if prefixed.startswith(UI_SCHEME) else ""
+        prefix = f"{scheme}{self.uri_prefix}+"
+        return f"{scheme}{prefixed.removeprefix(prefix)}" if prefixed.startswith(prefix) else None
 
     def template(self, template: UriTemplate) -> UriTemplate:
         """Return the prefixed template. Raises InvalidPrefixedName."""
-        self.uri(template.text)
+        prefixed = self.uri(template.text)
+        if self.uri_prefix is not None and template.text.startswith(UI_SCHEME):
+            return UriTemplate(prefixed)
         return template if self.uri_prefix is None else template.prepend(f"{self.uri_prefix}+")
+
+    @staticmethod
+    def _prepend(prefix: str, uri: str) -> str:
+        scheme = UI_SCHEME if uri.startswith(UI_SCHEME) else ""
+        return f"{scheme}{prefix}+{uri.removeprefix(scheme)}"

@@ -20,6 +20,7 @@ from mcp_django.server.calls.pending import Acknowledgement
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Server
+from mcp_django.testing.app_page import AppPage, select_tool
 from mcp_django.transports.inprocess import complete_rounds, send_request
 from mcp_django.wiring import get_ports, get_server
 
@@ -175,6 +176,34 @@ class TestClient:
         """Return the contents of a resource."""
         contents: list[JSONObject] = (await self.request("resources/read", {"uri": uri}))["contents"]
         return contents
+
+    async def app(self, name: str, arguments: Mapping[str, Any] | None = None) -> AppPage:
+        """Return the page of an app, as a client shows it for a tool, after a check of the protocol's rules.
+
+        `name` is that of the app, or of the tool that it shows. With `arguments` the tool is called, too, and must
+        return text for clients without apps.
+
+        Raises:
+            AssertionError: there is no such app, or the server breaks a rule.
+            MCPError: the page cannot be read.
+        """
+        entries = {entry["uri"]: entry for entry in await self.list_resources()}
+        tool = select_tool(name, await self.list_tools(), entries)
+        uri: str = tool["_meta"]["ui"]["resourceUri"]
+        read_result = await self.request("resources/read", {"uri": uri})
+        [content] = read_result["contents"]
+        page = AppPage(
+            uri=uri,
+            html=content.get("text", ""),
+            tool=tool,
+            entry=entries.get(uri),
+            content=content,
+            read_result=read_result,
+            result=None if arguments is None else await self.call_tool(tool["name"], arguments),
+        )
+        problems = page.find_problems()
+        assert not problems, f"app {name!r}: {'; '.join(problems)}"
+        return page
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> JSONObject:
         """Return the GetPromptResult."""

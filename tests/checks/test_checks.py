@@ -130,6 +130,18 @@ def test_a_task_without_an_extension_for_tasks_is_reported(settings: Any, extens
     assert ("mcp_django.W060" in ids()) is not bool(extensions)
 
 
+@pytest.mark.parametrize("extension", ["tasks.Tasks", "apps.Apps"])
+def test_an_app_without_an_extension_for_apps_is_reported(settings: Any, extension: str) -> None:
+    settings.MCP = {"AUTH": "none", "SERVERS": {"default": {"EXTENSIONS": [f"mcp_django.contrib.{extension}"]}}}
+
+    @tool(visibility=["app"])
+    async def refresh() -> str:
+        """Refresh."""
+        return ""
+
+    assert ("mcp_django.W061" in ids()) is (extension == "tasks.Tasks")
+
+
 @override_settings(MCP={"AUTH": "token", "SCOPES": {"a": "This"}})
 def test_a_scope_of_a_tool_that_is_not_declared_is_reported_where_the_tool_stands() -> None:
 

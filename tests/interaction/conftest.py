@@ -13,6 +13,7 @@ from tests.interaction import (
     handlers,
     jobs,
     long_calls,
+    panels,
     questions,
     request_context,
     restricted,
@@ -32,6 +33,7 @@ __all__ = [
     "handlers",
     "jobs",
     "long_calls",
+    "panels",
     "questions",
     "request_context",
     "restricted",
@@ -62,6 +64,7 @@ SERVERS = {
     "modern": {"NAME": "modern", "ERAS": ["stateless"]},
     "legacy": {"NAME": "legacy", "ERAS": ["handshake"]},
     "extended": {"NAME": "extended", "STORED": False, "EXTENSIONS": ["tests.interaction.extensions.Counters"]},
+    "panels": {"NAME": "panels", "STORED": False, "EXTENSIONS": ["mcp_django.contrib.apps.Apps"]},
     "jobs": {"NAME": "jobs", "STORED": False, "EXTENSIONS": ["mcp_django.contrib.tasks.Tasks"]},
 }
 

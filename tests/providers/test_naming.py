@@ -95,3 +95,12 @@ def test_a_uri_without_a_scheme_is_refused(subtests: pytest.Subtests) -> None:
 def test_a_uri_that_becomes_too_long_is_refused() -> None:
     with pytest.raises(InvalidPrefixedName, match="characters"):
         NamePrefixes("w", "w").uri("city://" + "a" * (MAX_URI_LENGTH - 8))
+
+
+def test_pages_of_apps_keep_their_scheme() -> None:
+    naming = NamePrefixes("weather", "weather")
+    assert naming.uri("ui://shop/cart.html") == "ui://weather+shop/cart.html"
+    assert naming.own_uri("ui://weather+shop/cart.html") == "ui://shop/cart.html"
+    assert naming.own_uri("ui://other+shop/cart.html") is None
+    assert naming.own_uri("weather+city://zurich") == "city://zurich"
+    assert naming.template(UriTemplate("ui://shop/{name}")).text == "ui://weather+shop/{name}"

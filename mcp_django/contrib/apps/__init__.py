@@ -17,10 +17,12 @@ from mcp_django.contrib.apps.declaration import App, app
 
 if TYPE_CHECKING:
     from mcp_django.contrib.apps.extension import Apps, has_apps
+    from mcp_django.contrib.apps.form_tools import form_tool
+    from mcp_django.contrib.apps.results import render_result
 
-__all__ = ["CSP", "App", "Apps", "app", "has_apps"]
+__all__ = ["CSP", "App", "Apps", "app", "form_tool", "has_apps", "render_result"]
 
-_LAZY = {"Apps": "extension", "has_apps": "extension"}
+_LAZY = {"Apps": "extension", "form_tool": "form_tools", "has_apps": "extension", "render_result": "results"}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from django.templatetags.static import static
+from django.templatetags.static import PrefixNode
 
 from mcp_django import conf
 from mcp_django.schema import DeclarationError
@@ -91,12 +91,16 @@ def parse_csp(where: str, csp: Any) -> CSP:
         raise DeclarationError(
             f"{where}: csp {name}: {origin!r} is no origin; write https:// and a host, without a path"
         )
+    try:
+        csp.to_wire()
+    except DeclarationError as problem:
+        raise DeclarationError(f"{where}: {problem}") from None
     return csp
 
 
 def get_static_origin() -> str:
     """Return the origin of the static files. Raises DeclarationError if they have none of their own."""
-    parts = urlsplit(static("mcp_apps/bridge.js"))
+    parts = urlsplit(PrefixNode.handle_simple("STATIC_URL"))
     if not parts.netloc:
         raise DeclarationError(
             'csp="static" requires a STATIC_URL with an origin, such as https://static.example.com/; an app has no '

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mcp_django.contrib.apps.checks import check_apps
 from mcp_django.contrib.apps.confirmation.answers import AnswerProvider
 from mcp_django.contrib.apps.confirmation.suspension import AppEra, build_output_schema, can_ask_in_app, finish_run
 from mcp_django.contrib.apps.declaration import expects_question
@@ -63,7 +64,7 @@ class Apps(Extension):
         return finish_run(call, era, tool, arguments, await proceed(era.extend(call)))
 
     def check(self) -> Iterable[Any]:
-        return ()
+        return () if self._provider is None else check_apps(self._provider.server)
 
 
 def has_apps(ctx: Context) -> bool:

@@ -25,7 +25,7 @@ class AppProvider(Provider):
     offers = frozenset({"resources"})
 
     def __init__(self, server: ServerCore) -> None:
-        self._server = server
+        self.server = server
         self.pages = PageCache(server.alias)
         self._version = -1
         self._resources: tuple[Resource, ...] = ()
@@ -51,24 +51,24 @@ class AppProvider(Provider):
 
     def find_uri(self, tool: Tool) -> str | None:
         """Return the URI of a tool's page, or None for a tool without one."""
-        app = find_app(tool, self._server.registry)
+        app = find_app(tool, self.server.registry)
         page = None if app is None else self.pages.find(tool, app)
         return None if page is None else page.uri
 
     def _refresh(self) -> None:
-        version = self._server.registry.version
+        version = self.server.registry.version
         if version == self._version:
             return
         resources: list[Resource] = []
         by_base_uri: dict[str, Resource] = {}
-        for tool in self._server.registry.tools:
-            app = find_app(tool, self._server.registry)
+        for tool in self.server.registry.tools:
+            app = find_app(tool, self.server.registry)
             page = None if app is None else self.pages.find(tool, app)
             if app is None or page is None:
                 continue
             resource = self._build_resource(tool, app, page.uri)
             resources.append(resource)
-            by_base_uri[get_base_uri(self._server.alias, tool, app)] = resource
+            by_base_uri[get_base_uri(self.server.alias, tool, app)] = resource
         self._resources = tuple(resources)
         self._by_base_uri = by_base_uri
         self._version = version
@@ -81,7 +81,7 @@ class AppProvider(Provider):
             if html is None:
                 return None
             contents = TextResourceContents(html, mime_type=MIME_TYPE, meta=meta or None)
-            is_public = not self._server.authorizer.is_restricted(tool)
+            is_public = not self.server.authorizer.is_restricted(tool)
             return ResourceResult([contents], ttl=PAGE_TTL_SECONDS, is_public=is_public)
 
         return Resource(

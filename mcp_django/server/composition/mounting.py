@@ -93,6 +93,9 @@ class MountedServer:
                 changes["uri"] = self.names.uri(item.uri)
             case ResourceTemplate():
                 changes["template"] = self.names.template(item.template)
+            case Tool() if not self.names.keeps_uris:
+                changes = item.get_converted_uris(self.names.uri)
+                changes["name"] = self.names.name(item.name, foreign=foreign)
             case _:
                 changes["name"] = self.names.name(item.name, foreign=foreign)
 

@@ -19,7 +19,7 @@ from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import call_in_default_language
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.task_options import TaskOptions
-from mcp_django.server.primitives.ui_options import UIOptions
+from mcp_django.server.primitives.ui_options import UIOptions, convert_app_uris
 
 ScopesFor = Callable[[dict[str, Any]], Any]
 """Function that returns scopes, or an awaitable of scopes."""
@@ -231,6 +231,10 @@ class Tool(Primitive):
     def header_params(self) -> tuple[HeaderParam, ...]:
         """Arguments that HTTP clients mirror into `Mcp-Param-*` headers."""
         return self.parameters.header_params
+
+    def get_converted_uris(self, convert: Callable[[str], str]) -> dict[str, Any]:
+        """Return the fields with URIs of its page, in the form of a server that mounts it."""
+        return {"meta": convert_app_uris(self.meta, convert)} if self.meta else {}
 
     def _wire(self) -> dict[str, Any]:
         return self._common(

@@ -1,7 +1,7 @@
 """Options of tools with an app: HTML that a client shows for their results."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -56,3 +56,18 @@ def _parse_visibility(where: str, visibility: Any) -> tuple[Visibility, ...]:
             f'{where}: visibility={visibility!r} is invalid; use a list of "model" and "app", such as ["app"]'
         )
     return tuple(one for one in VISIBILITIES if one in given)
+
+
+def convert_app_uris(meta: Mapping[str, Any], convert: Callable[[str], str]) -> dict[str, Any]:
+    """Return the `_meta` of a tool with converted URIs of its page. `convert` may raise DeclarationError.
+
+    A link that is no text is left out.
+    """
+    converted = dict(meta)
+    ui = converted.get("ui")
+    if isinstance(ui, Mapping) and "resourceUri" in ui:
+        uri = ui["resourceUri"]
+        link = {"resourceUri": convert(uri)} if isinstance(uri, str) else {}
+        converted["ui"] = {**{key: value for key, value in ui.items() if key != "resourceUri"}, **link}
+    flat = converted.pop("ui/resourceUri", None)  # the form of old hosts
+    return {**converted, "ui/resourceUri": convert(flat)} if isinstance(flat, str) else converted

@@ -31,6 +31,7 @@ from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.base import Permission, Primitive, Prompt, Rate, Resource, ResourceTemplate, Tool
 from mcp_django.server.primitives.task_options import TaskOptions
+from mcp_django.server.primitives.ui_options import convert_app_uris
 
 logger = logging.getLogger("mcp_django.client")
 
@@ -74,6 +75,10 @@ class RemoteTool(Tool):
     entry: Wire
     requires_task: bool = False
     """True if a server of the handshake era runs the tool as a task only."""
+
+    def get_converted_uris(self, convert: Callable[[str], str]) -> dict[str, Any]:
+        meta = self.entry.get("_meta")
+        return {} if meta is None else {"entry": {**self.entry, "_meta": convert_app_uris(meta, convert)}}
 
     def _wire(self) -> Wire:
         return {**self.entry, "name": self.name}
@@ -195,6 +200,8 @@ class ComponentFactory:
         checker = check_schema(schema, "inputSchema")
         assert isinstance(schema, dict)  # validated by `check_schema`
         members = {**_read_texts(entry), "inputSchema": schema}
+        if "_meta" in members:
+            members["_meta"] = convert_app_uris(members["_meta"], self._naming.uri)
         remote_output = None
         if type(output) is dict:
             remote_output = RemoteOutput(output, check_schema(output, "outputSchema"))
