@@ -64,4 +64,6 @@ def render_widget(bound: BoundField, attributes: dict[str, str | bool]) -> str:
             widget = copy.copy(widget)
             widget.input_type = input_type
             widget.format = date_format
+            if input_type != "date":
+                attributes = {"step": "any", **attributes}  # by default, browsers refuse times with seconds
     return bound.as_widget(widget, attrs=attributes)
