@@ -233,6 +233,16 @@ def test_other_errors_are_at_the_top_of_the_form(host: ScriptHost) -> None:
 
 
 @pytest.mark.browser
+def test_the_fields_may_be_one_argument(host: ScriptHost) -> None:
+    view = host.open('{% app_form form tool="save" nest="values" pk=3 reset=True %}', form=OrderForm())
+    view.get_by_label("Title").fill("tea")
+    view.get_by_role("button", name="Save").click()
+    expect(view.get_by_label("Title")).to_have_value("")
+    [call] = host.calls
+    assert call["arguments"] == {"pk": 3, "values": {"title": "tea", "gift": False, "tags": []}}
+
+
+@pytest.mark.browser
 def test_an_incomplete_form_is_not_sent(host: ScriptHost) -> None:
     view = host.open('{% app_form form tool="save" %}', form=OrderForm())
     view.get_by_role("button", name="Save").click()

@@ -18,11 +18,11 @@ from mcp_django.contrib.apps.declaration import App, app
 if TYPE_CHECKING:
     from mcp_django.contrib.apps.extension import Apps, has_apps
     from mcp_django.contrib.apps.form_tools import form_tool
-    from mcp_django.contrib.apps.results import render_result
+    from mcp_django.contrib.apps.pages import render_result
 
 __all__ = ["CSP", "App", "Apps", "app", "form_tool", "has_apps", "render_result"]
 
-_LAZY = {"Apps": "extension", "form_tool": "form_tools", "has_apps": "extension", "render_result": "results"}
+_LAZY = {"Apps": "extension", "form_tool": "form_tools", "has_apps": "extension", "render_result": "pages"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,7 @@
-"""Tools of forms: `@form_tool(CartForm)`. The form validates the arguments, and its errors return to its fields."""
+"""Tools of forms: `@form_tool(CartForm)`.
+
+The form validates the arguments, and its errors return to its fields.
+"""
 
 import inspect
 from collections.abc import Callable
@@ -64,7 +67,10 @@ def form_tool(
 
 
 def build_form_schema(form: type[BaseForm]) -> dict[str, Any]:
-    """Return the schema of the arguments of a form. Raises DeclarationError for a field that a tool cannot take."""
+    """Return the schema of the arguments of a form.
+
+    Raises DeclarationError for a field that a tool cannot take.
+    """
     unbound = form()
     shown = [bound for bound in unbound if not bound.field.disabled and not bound.is_hidden]
     required = [bound.name for bound in shown if bound.field.required]

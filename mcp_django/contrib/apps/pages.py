@@ -7,22 +7,26 @@ import hashlib
 import logging
 import re
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from django.template.loader import get_template
+from django.template.loader import get_template, render_to_string
 
 from mcp_django import conf
 from mcp_django.contrib.apps.declaration import App
 from mcp_django.schema import call_in_default_language
 from mcp_django.server.calls.call import Call
 from mcp_django.server.primitives.base import Tool
+from mcp_django.server.primitives.results import ToolResult
 
 logger = logging.getLogger("mcp_django.server")
 
 IDENTIFIER = "io.modelcontextprotocol/ui"
 MIME_TYPE = "text/html;profile=mcp-app"
 """Media type of apps; clients compare it literally."""
+HTML_KEY = "html"
+"""Member of `structuredContent` with HTML, which the bridge inserts into the page."""
 DIGEST_CHARACTERS = 12
 _URI = re.compile(rf"(ui://.+)-[0-9a-f]{{{DIGEST_CHARACTERS}}}\.html")
 _DOCUMENT = re.compile(r"\s*(<!--.*?-->\s*)*<!doctype html\b", re.IGNORECASE | re.DOTALL)
@@ -124,3 +128,21 @@ def render_page(tool: Tool, app: App) -> str:
     if not _DOCUMENT.match(html):
         raise InvalidPage(f"{app.template} is no HTML document; begin it with <!doctype html>")
     return html
+
+
+def render_result(
+    template: str,
+    context: Mapping[str, Any] | None = None,
+    *,
+    text: Any,
+    structured: Mapping[str, Any] | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> ToolResult:
+    """Return a result with a rendered template for the page, and `text` for the model.
+
+    Clients without apps show the text, too.
+    The HTML is `structuredContent.html`, beside the members of `structured`. Elements with `data-mcp-partial`, and the
+    `data-mcp-target` of a call, get it as their content. It may contain data of the user.
+    """
+    html = render_to_string(template, dict(context or {}))
+    return ToolResult(text, structured={**(structured or {}), HTML_KEY: html}, meta=dict(meta or {}))

@@ -68,12 +68,19 @@ def _loads_static(context: Context) -> bool:
 
 @register.simple_tag
 def app_form(
-    form: BaseForm, *, tool: str, target: str = "", submit: str | None = None, reset: bool = False, **arguments: Any
+    form: BaseForm,
+    *,
+    tool: str,
+    target: str = "",
+    submit: str | None = None,
+    reset: bool = False,
+    nest: str = "",
+    **arguments: Any,
 ) -> SafeString:
     """Render a form whose button and Enter key call a tool.
 
     Errors of the tool return to their fields. `target` is the selector of the element that gets the HTML of the result.
-    `arguments` are further arguments of the tool.
+    `arguments` are further arguments of the tool. `nest` is the argument that takes the fields as an object.
     """
     fields = [_render_field(bound) for bound in form if not bound.is_hidden]
     hidden = [bound.as_hidden({"data-mcp-type": get_field_type(bound).name}) for bound in form.hidden_fields()]
@@ -81,6 +88,7 @@ def app_form(
         "data-mcp-tool": tool,
         "data-mcp-target": target or None,
         "data-mcp-args": json.dumps(to_json(arguments)) if arguments else None,
+        "data-mcp-nest": nest or None,
         "data-mcp-reset": reset,
     }
     context = {

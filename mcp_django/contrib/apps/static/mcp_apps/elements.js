@@ -137,9 +137,10 @@
     if (running.has(element)) return undefined;
     const form = element instanceof HTMLFormElement ? element : null;
     if (form && !form.noValidate && !form.reportValidity()) return undefined;
-    const { mcpTool, mcpArgs, mcpTarget, mcpSwap, mcpReset } = element.dataset;
+    const { mcpTool, mcpArgs, mcpNest, mcpTarget, mcpSwap, mcpReset } = element.dataset;
     const field = !form && element.name && "value" in element ? { [element.name]: convert(element, getType(element)) } : {};
-    const args = { ...JSON.parse(mcpArgs || "{}"), ...(form ? collect(form, button) : field) };
+    const values = form ? collect(form, button) : field;
+    const args = { ...JSON.parse(mcpArgs || "{}"), ...(mcpNest ? { [mcpNest]: values } : values) };
     const dispatch = (name, detail) =>
       element.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, cancelable: true }));
     if (!dispatch("mcp:call", { tool: mcpTool, arguments: args })) return undefined;
