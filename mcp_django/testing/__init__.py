@@ -7,7 +7,7 @@ async def test_orders_are_found(self):
     found = await client.call_tool("search_orders", {"query": "tea"})
 """
 
-from mcp_django.testing.app_page import AppPage
+from mcp_django.testing.app_page import AppDocument
 from mcp_django.testing.client import TestClient, accept, cancel, decline
 
-__all__ = ["AppPage", "TestClient", "accept", "cancel", "decline"]
+__all__ = ["AppDocument", "TestClient", "accept", "cancel", "decline"]

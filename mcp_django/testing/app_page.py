@@ -20,7 +20,7 @@ _UI_MEMBERS = {"csp", "permissions", "domain", "prefersBorder"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppPage:
+class AppDocument:
     """Page that a client shows for the results of a tool."""
 
     uri: str

@@ -20,7 +20,7 @@ from mcp_django.server.calls.pending import Acknowledgement
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Server
-from mcp_django.testing.app_page import AppPage, select_tool
+from mcp_django.testing.app_page import AppDocument, select_tool
 from mcp_django.transports.inprocess import complete_rounds, send_request
 from mcp_django.wiring import get_ports, get_server
 
@@ -177,7 +177,7 @@ class TestClient:
         contents: list[JSONObject] = (await self.request("resources/read", {"uri": uri}))["contents"]
         return contents
 
-    async def app(self, name: str, arguments: Mapping[str, Any] | None = None) -> AppPage:
+    async def app(self, name: str, arguments: Mapping[str, Any] | None = None) -> AppDocument:
         """Return the page of an app, as a client shows it for a tool, after a check of the protocol's rules.
 
         `name` is that of the app, or of the tool that it shows. With `arguments` the tool is called, too, and must
@@ -192,7 +192,7 @@ class TestClient:
         uri: str = tool["_meta"]["ui"]["resourceUri"]
         read_result = await self.request("resources/read", {"uri": uri})
         [content] = read_result["contents"]
-        page = AppPage(
+        page = AppDocument(
             uri=uri,
             html=content.get("text", ""),
             tool=tool,

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_django import Server
 from mcp_django.contrib.apps import Apps, app
-from mcp_django.testing import AppPage, TestClient
+from mcp_django.testing import AppDocument, TestClient
 from mcp_django.types import ResourceResult, TextResourceContents
 
 MIME_TYPE = "text/html;profile=mcp-app"
@@ -90,5 +90,5 @@ async def test_broken_rules_are_named(problem: str) -> None:
 
 
 def test_a_page_without_a_policy_may_load_nothing() -> None:
-    page = AppPage(uri="ui://a", html="", tool={"_meta": {"ui": {}}}, entry=None, content={"uri": "ui://a"})
+    page = AppDocument(uri="ui://a", html="", tool={"_meta": {"ui": {}}}, entry=None, content={"uri": "ui://a"})
     assert page.csp == {}
