@@ -33,8 +33,7 @@ def app_bridge(context: Context) -> SafeString:
     settings = {} if app is None else {"name": app.name, "tool": app.tool, "prefix": app.prefix}
     names = ("bridge.js", "elements.js", "question.js")
     scripts = [escape_script((_SCRIPTS / name).read_text(encoding="utf-8")) for name in names]
-    script = SafeString("
-".join(scripts))
+    script = SafeString("\n".join(scripts))
     return format_html('<script data-app="{}">{}</script>', json.dumps(settings), script)
 
 
