@@ -158,11 +158,11 @@ async def survey_continent(
     ctx: Context,
     seconds: Annotated[float, Field(ge=0, le=600)] = 60,
 ) -> ContinentSurvey:
-    """Count the airports of a continent by time zone. Takes a minute; the user is asked halfway whether to go on.
+    """Count a continent's airports by time zone. Takes a minute, and asks the user halfway.
 
     Args:
-        continent: The first part of the names of its time zones.
-        seconds: How long the survey takes, without the time for the answer.
+        continent: As in the names of its time zones.
+        seconds: How long it takes.
     """
     airports = Airport.objects.filter(timezone__startswith=f"{continent}/")
     zones = [zone async for zone in airports.order_by("timezone").values_list("timezone", flat=True).distinct()]
