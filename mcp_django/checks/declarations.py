@@ -51,9 +51,9 @@ def _unknown_servers() -> Iterator[CheckMessage]:
 
 @register_check()
 def check_composition() -> Iterator[CheckMessage]:
-    """Check that mounted servers exist, that names do not collide, and what each extension checks itself."""
+    """Check mounts, unique names, and the checks of extensions and providers."""
     for alias, settings in conf.get_settings().servers.items():
-        if not (settings.mounts or settings.proxies or settings.extensions):
+        if not (settings.mounts or settings.proxies or settings.extensions or settings.providers):
             continue
         try:
             server = wiring.get_server(alias)
@@ -66,6 +66,8 @@ def check_composition() -> Iterator[CheckMessage]:
             continue
         for extension in server.extensions.extensions:
             yield from extension.check()
+        for provider in server.providers:
+            yield from provider.check()
         if isinstance(server.registry, CombinedRegistry):
             for one in server.registry.problems:
                 yield Error(f"{one.text}.", hint=one.hint, id="mcp_django.E061")

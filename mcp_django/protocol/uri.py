@@ -46,6 +46,11 @@ def is_script_uri(uri: str) -> bool:
     return _PASSIVE_DATA.match(rest.lstrip().lower()) is None
 
 
+def quote_path(path: str) -> str:
+    """Encode a path; characters that are allowed in paths stay (RFC 3986, section 3.3)."""
+    return quote(path, safe="/!$&'()*+,;=:@~")
+
+
 class _Segment(NamedTuple):
     """Part between two slashes: literals and variables, or one spanning variable."""
 

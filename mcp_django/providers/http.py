@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from mcp_django.protocol.errors import InternalError
+from mcp_django.protocol.uri import quote_path
 from mcp_django.providers.files.patterns import MAX_PATH_DEPTH, ContentTooLarge, is_safe_name
 from mcp_django.providers.media_types import build_contents
 from mcp_django.providers.metadata import (
@@ -13,7 +14,6 @@ from mcp_django.providers.metadata import (
     ProvidedResourceOptions,
     build_static_resource,
     check_options,
-    quote_path,
 )
 from mcp_django.providers.safe_fetch import Fetcher, FetchFailed, FetchRefused
 from mcp_django.schema import DeclarationError

@@ -47,7 +47,7 @@ def build_contents(
 
     The default charset is UTF-8.
     """
-    text = None if _is_binary(mime_type) else _decode_text(data, charset or "utf-8")
+    text = None if is_binary_type(mime_type) else _decode_text(data, charset or "utf-8")
     if text is None:
         return BlobResourceContents(data, mime_type=mime_type or BINARY)
     return TextResourceContents(text, mime_type=mime_type or TEXT)
@@ -64,7 +64,8 @@ def parse_content_type(value: str | None) -> tuple[str | None, str | None]:
     return media_type, charset if isinstance(charset, str) else None
 
 
-def _is_binary(mime_type: str | None) -> bool:
+def is_binary_type(mime_type: str | None) -> bool:
+    """Return True for a media type whose content is never text."""
     if mime_type is None or mime_type == "image/svg+xml":
         return False
     return mime_type.startswith(_ALWAYS_BINARY) or mime_type in _BINARY

@@ -3,10 +3,9 @@
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict
-from urllib.parse import quote
 
 from mcp_django.protocol.types import Annotations, Icon
-from mcp_django.protocol.uri import UriTemplate
+from mcp_django.protocol.uri import UriTemplate, quote_path
 from mcp_django.providers.media_types import guess_media_type
 from mcp_django.schema import DeclarationError
 from mcp_django.server.composition.provider import Provider
@@ -125,8 +124,3 @@ class PathProvider(Provider):
             handler=build_read_handler(functools.partial(self._read_path, path)),
             source=type(self).__name__,
         )
-
-
-def quote_path(path: str) -> str:
-    """Encode a path; characters that are allowed in paths stay (RFC 3986, section 3.3)."""
-    return quote(path, safe="/!$&'()*+,;=:@~")

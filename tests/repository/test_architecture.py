@@ -42,6 +42,7 @@ LAYERS = (
         "contrib.openapi",
         "contrib.proxies",
         "contrib.rest",
+        "contrib.skills",
         "contrib.tasks",
     },
     {"__init__", "contrib.memory"},
@@ -132,7 +133,7 @@ DOORS = {
     "pydantic": ("schema/", "contrib/memory/mcp_tools", "client/oauth/discovery"),
     "rest_framework": ("contrib/rest/",),
     "websockets": ("client/",),
-    "yaml": ("contrib/openapi/document/document",),
+    "yaml": ("contrib/openapi/document/document", "schema/frontmatter"),
 }
 REVISION = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 MAX_MODULES_IN_A_FOLDER = 15

@@ -47,7 +47,7 @@ class StorageProvider(FileTree):
             )
 
         super().__init__(
-            _StorageFiles(storage, subdirectories),
+            StorageFiles(storage, subdirectories),
             FileSelection(pattern, recursive=recursive, hidden=hidden),
             uri_prefix=uri_prefix,
             list_limit=list_limit,
@@ -58,7 +58,7 @@ class StorageProvider(FileTree):
 
 
 @dataclass(frozen=True, slots=True)
-class _StorageFiles:
+class StorageFiles:
     """The files of a storage, resolved at each use.
 
     Tests replace storages, and some storages are not ready at import.

@@ -7,6 +7,7 @@ whenever a list may have changed.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
 from mcp_django.server.calls.call import Call
 from mcp_django.server.context.context import Context
@@ -52,6 +53,10 @@ class Provider:
         Clients receive list notifications for them when permissions change. Called on a thread.
         """
         return self.offers
+
+    def check(self) -> Iterable[Any]:
+        """Yield messages of Django's system checks about the provided primitives."""
+        return ()
 
     def for_mounting(self) -> "Provider | None":
         """Return the provider for use in a host server, or None; the default is all of it."""

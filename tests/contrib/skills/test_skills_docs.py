@@ -1,0 +1,61 @@
+"""The examples of docs/expose/skills.md, served."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
+
+from mcp_django import wiring
+from mcp_django.contrib.skills.trees import SKIPPED_NAMES
+from mcp_django.testing import TestClient
+from tests.contrib.skills.folders import list_entries, serve, write, write_skill
+from tests.repository.pages import ROOT, python_blocks, served_by
+from tests.server.client import PipelineClient, make_principal
+
+PAGE = ROOT / "docs" / "expose" / "skills.md"
+BLOCKS = python_blocks(PAGE)
+
+
+async def test_a_skill_of_an_app_is_served_as_the_page_says(
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matched = re.search(r"```markdown\n<!-- (\S+) -->\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert matched is not None
+    write(tmp_path, {matched[1].removeprefix("shop/"): matched[2].encode()})
+    monkeypatch.setattr(apps.get_app_config("shop"), "path", str(tmp_path))
+    found: dict[str, Any] = {}
+    exec(BLOCKS[0], found)
+    settings.MCP = {"AUTH": "none", "SERVERS": {"default": {**found["MCP"]["SERVERS"]["default"], "STORED": False}}}
+    assert not list(wiring.get_server().providers[0].check())
+    client = TestClient(wiring.get_server())
+    (skill,) = (await client.request("skills/list"))["skills"]
+    assert skill["uri"] == "skill://shop/refunds/SKILL.md"
+
+
+def test_a_broken_skill_is_reported_by_the_command(
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_skill(tmp_path / "skills", "Bad")
+    monkeypatch.setattr(apps.get_app_config("shop"), "path", str(tmp_path))
+    settings.MCP = {"SERVERS": {"default": {"PROVIDERS": ["mcp_django.contrib.skills.AppSkills"]}}}
+    with pytest.raises(SystemCheckError, match=r"mcp_skills\.E001"):
+        call_command("check")
+
+
+async def test_folders_are_served_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_skill(tmp_path / "handbook" / "skills", "returns")
+    module, _ = served_by(BLOCKS[1], monkeypatch)
+    server = serve(module.shop_skills, module.handbook)
+    clerk = PipelineClient(server, make_principal("shop.view_order"))
+    assert list(await list_entries(clerk)) == ["skill://handbook/returns/SKILL.md"]
+    assert await list_entries(PipelineClient(server, make_principal())) == {}
+
+
+def test_the_page_names_each_skipped_name() -> None:
+    text = PAGE.read_text()
+    assert all(f"`{name}`" in text for name in SKIPPED_NAMES)
