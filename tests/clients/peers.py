@@ -20,12 +20,14 @@ from tests.conformance.__main__ import say
 from tests.conformance.npm import cache_directory, installed_package, installed_tool
 
 LEGACY = "mcp[ws]==1.30.0"
+FASTMCP = ("fastmcp-slim[client]==4.2.1", "PyYAML==6.0.3")
 EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
 TYPESCRIPT = {
     "typescript_v1": "@modelcontextprotocol/sdk@1.32.2",
     "typescript_v2": "@modelcontextprotocol/client@2.4.0",
 }
+QUOTED_SKILLS = ("skill://conformance/quoted/SKILL.md", "skill://conformance/single/SKILL.md")
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 LIMIT = 120
@@ -93,6 +95,28 @@ def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
     return f"{len(names)} tools, {warnings} warnings about schemas, {name} called"
 
 
+def _typescript_skills(way: str, target: Target, calls: Calls) -> str:
+    node, path = typescript_script("typescript_v2", "typescript_skills")
+    return run_peer([node, path, _said(target)])
+
+
+def _fastmcp_skills(way: str, target: Target, calls: Calls) -> str:
+    """Read the skills whose values YAML 1.1 reads alike."""
+    python = client_python("fastmcp-skills", *FASTMCP)
+    return run_peer([python, str(HERE / "fastmcp_skills.py"), _said(target), *QUOTED_SKILLS])
+
+
+def _inspector_skills(way: str, target: Target, calls: Calls) -> str:
+    """Verify each file and the frontmatter of each skill."""
+    where = ["--server-url", _said(target), "--transport", way, "--protocol-era", "modern", "--format", "json"]
+    printed = run_peer([*_inspector_tool(), "--cli", *where, "--method", "skills/list", "--verify"])
+    skills = [found for line in printed.splitlines() if "uri" in (found := json.loads(line))]
+    complaints = [skill for skill in skills if not skill["ok"] or skill["conformance"] or skill["frontmatter"]]
+    if complaints or not skills:
+        raise Failed(f"{len(skills)} skills, complaints: {complaints}")
+    return f"{len(skills)} skills, {sum(len(skill['files']) for skill in skills)} files verified"
+
+
 _OLD_WAYS = ("http", "sse", "websocket", "stdio")
 _WAYS = ("http", "sse", "stdio")
 _MODERN_WAYS = ("http", "stdio")
@@ -113,6 +137,12 @@ PEERS = (
     Peer("Inspector, modern era", _MODERN_WAYS, partial(_inspector, "modern")),
 )
 
+SKILL_PEERS = (
+    Peer("TypeScript 2.4, skills", ("http",), _typescript_skills),
+    Peer("FastMCP 4.2, skills", ("http",), _fastmcp_skills),
+    Peer("Inspector, skills", ("http",), _inspector_skills),
+)
+"""Clients that verify the skills of the fixtures."""
 
 def legacy_python() -> str:
     """The interpreter of an environment with the 1.x client in it."""

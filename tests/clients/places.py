@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from tests.clients import peers
-from tests.clients.peers import HERE, OURS, PEERS, ROOT, Failed, Peer, Target, output
+from tests.clients.peers import HERE, OURS, PEERS, ROOT, SKILL_PEERS, Failed, Peer, Target, output
 from tests.conformance.__main__ import DOORS, fixtures_server, listens
 from tests.conformance.server import fixtures_database
 from tests.support.ports import take_port
@@ -49,7 +49,7 @@ def fixtures(door: str) -> Iterator[Place]:
         place = served_at(f"fixtures{DOORS[door]}", f"http://127.0.0.1:{port}{DOORS[door]}")
         if door == "view":
             del place.ways["websocket"]  # Django's own routes end with HTTP
-        yield place
+        yield place._replace(peers=(*PEERS, *SKILL_PEERS)) if door == "asgi" else place
 
 
 @contextmanager

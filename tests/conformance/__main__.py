@@ -36,6 +36,9 @@ EXTENSION_SCENARIOS = (
     "tasks-dispatch-and-envelope",
     "tasks-required-task-error",
     "tasks-mrtr-composition",
+    "sep-2640-skills-enumeration",
+    "sep-2640-skills-manifest",
+    "sep-2640-skills-directory",
 )
 """Scenarios of extensions, which no suite of the tool includes.
 

@@ -16,6 +16,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
     "mcp_django",
+    "mcp_django.contrib.skills",
     "mcp_django.contrib.tasks",
     "tests.conformance",
 ]
@@ -30,7 +31,8 @@ DATABASES = {
         "OPTIONS": SQLITE_OPTIONS,
     },
 }
-SILENCED_SYSTEM_CHECKS = ["mcp_django.W002"]  # that AUTH is "none" while DEBUG is off
+# AUTH is "none" while DEBUG is off; a skill has values that YAML 1.1 reads differently.
+SILENCED_SYSTEM_CHECKS = ["mcp_django.W002", "mcp_skills.W001"]
 TASK_BACKEND = os.environ.get("FIXTURES_TASK_BACKEND")
 MCP = {
     "AUTH": "none",
@@ -39,7 +41,8 @@ MCP = {
         "default": {
             "NAME": "fixtures",
             "VERSION": "1.0.0",
-            "EXTENSIONS": ["mcp_django.contrib.tasks.Tasks"],
+            "EXTENSIONS": ["mcp_django.contrib.tasks.Tasks", "mcp_django.contrib.skills.SkillsExtension"],
+            "PROVIDERS": ["mcp_django.contrib.skills.AppSkills"],
             "PAGE_SIZE": int(os.environ.get("FIXTURES_PAGE_SIZE", "1000")),
         },
     },

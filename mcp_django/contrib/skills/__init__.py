@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mcp_django.contrib.skills.extension import SkillsExtension
+    from mcp_django.contrib.skills.functions import skill
     from mcp_django.contrib.skills.provider import AppSkills, Skills
 
-__all__ = ["AppSkills", "Skills", "SkillsExtension"]
+__all__ = ["AppSkills", "Skills", "SkillsExtension", "skill"]
 
-_MODULES = {"AppSkills": "provider", "Skills": "provider", "SkillsExtension": "extension"}
+_MODULES = {"AppSkills": "provider", "Skills": "provider", "SkillsExtension": "extension", "skill": "functions"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,10 +1,11 @@
 """The extension: lists of skills, entries, and directories."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.core.checks import Error
 
+from mcp_django.contrib.skills.fallbacks import SkillFallbacks, build_instructions
 from mcp_django.contrib.skills.manifests import (
     ServedSkill,
     collect_skills,
@@ -17,6 +18,7 @@ from mcp_django.protocol.errors import InvalidParams, ResourceNotFound
 from mcp_django.protocol.skills import GET_METHOD, LIST_METHOD, READ_DIRECTORY_METHOD, SKILLS_IDENTIFIER
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.schema.frontmatter import FrontmatterError, parse_frontmatter
+from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.execution.lists import SHARED_OWNER, create_cursor, read_cursor
 from mcp_django.server.execution.permissions import check_permission
@@ -28,9 +30,23 @@ MAX_PAGE_FILES = 5000
 
 
 class SkillsExtension(Extension):
-    """Skills: lists, entries and directories of the skills that the providers of a server have."""
+    """Skills: lists, entries and directories of the skills that the providers of a server have.
+
+    The options serve clients without the extension. `instructions` names the skills in the instructions of the server,
+    `prompts` adds a prompt for each skill, and `tool` adds the tool `load_skill`.
+    """
 
     identifier = SKILLS_IDENTIFIER
+
+    def __init__(self, *, instructions: bool = True, prompts: bool = False, tool: bool = False) -> None:
+        self._has_instructions = instructions
+        self._fallbacks = SkillFallbacks(has_prompts=prompts, has_tool=tool)
+
+    def get_providers(self) -> Sequence[Provider]:
+        return (self._fallbacks,)
+
+    async def get_instructions(self, call: Call) -> str | None:
+        return await build_instructions(call) if self._has_instructions else None
 
     def get_settings(self, revision: Revision) -> Mapping[str, Any]:
         return {"directoryRead": True}

@@ -20,8 +20,10 @@ from mcp_django.protocol.skills import (
 from mcp_django.protocol.uri import quote_path
 from mcp_django.providers.media_types import BINARY, TEXT, guess_media_type, is_binary_type
 from mcp_django.server.calls.call import Call
+from mcp_django.server.composition.provider import get_providers
+from mcp_django.server.context.context import Context
 from mcp_django.server.execution.lists import RESOURCES
-from mcp_django.server.primitives.base import Resource
+from mcp_django.server.primitives.base import Primitive, Resource
 
 MANIFEST_KEY = "mcp_django.skills.manifest"
 
@@ -62,10 +64,24 @@ async def collect_skills(call: Call) -> ServedSkills:
     authorizer = call.server.authorizer
     if authorizer.version is None:
         await authorizer.refresh()
+    return await _select_visible(call, await call.server.listings.collect(call, RESOURCES))
+
+
+async def collect_local_skills(call: Call) -> ServedSkills:
+    """Return the skills that the caller may read, without those of remote servers, which may be slow."""
+    context = Context(call)
+    providers = [provider for provider in get_providers(call, "resources") if not provider.is_remote]
+    items = {item.key: item for provider in providers for item in await provider.resources(context)}
+    items |= {item.key: item for item in call.server.registry.resources}
+    return await _select_visible(call, [items[key] for key in sorted(items)])
+
+
+async def _select_visible(call: Call, items: Iterable[Primitive]) -> ServedSkills:
+    authorizer = call.server.authorizer
     found = [
         ServedSkill(item.key, manifest, item)
-        for item in await call.server.listings.collect(call, RESOURCES)
-        if (manifest := get_manifest(item)) is not None
+        for item in items
+        if isinstance(item, Resource) and (manifest := get_manifest(item)) is not None
     ]
     guarded = [skill.resource for skill in found if authorizer.is_restricted(skill.resource)]
     hidden = await authorizer.find_hidden_keys(call.principal, guarded) if guarded else frozenset()

@@ -45,6 +45,10 @@ class Extension:
         """Return providers of primitives that the server has in addition. Called once, after `bind`."""
         return ()
 
+    async def get_instructions(self, call: Call) -> str | None:
+        """Return a text that follows the instructions of the server, for the client of the call."""
+        return None
+
     def get_settings(self, revision: Revision) -> Mapping[str, Any]:
         """Return the settings that the server declares, a JSON object."""
         return {}

@@ -32,6 +32,10 @@ class ExtensionRegistry:
         self.subscriptions: dict[str, ExtensionSubscription] = {}
         self.interceptors = tuple(each for each in extensions if type(each).call_tool is not Extension.call_tool)
         """Extensions that intercept calls of tools."""
+        self.instructing = tuple(
+            each for each in extensions if type(each).get_instructions is not Extension.get_instructions
+        )
+        """Extensions that add to the instructions."""
         self._has_tool_fields = any(type(each).get_tool_fields is not Extension.get_tool_fields for each in extensions)
         self._tables = cast(
             Mapping[type[ExtensionHandler], dict[str, ExtensionHandler]],

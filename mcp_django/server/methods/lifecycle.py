@@ -1,6 +1,7 @@
 """Methods of a session: `initialize`, `ping`, discovery, log level, notifications."""
 
 import logging
+from collections.abc import Coroutine
 from typing import Any
 
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound
@@ -36,8 +37,9 @@ async def initialize(call: Call) -> dict[str, Any]:
         "capabilities": server.capabilities(call.revision, streams=streams),
         "serverInfo": call.revision.shape_implementation(call_in_default_language(server.info.to_wire)),
     }
-    if server.instructions:
-        body["instructions"] = call_in_default_language(str, server.instructions)
+    instructions = await _build_instructions(call)
+    if instructions:
+        body["instructions"] = instructions
     return body
 
 
@@ -46,17 +48,39 @@ def ping(call: Call) -> dict[str, Any]:
     return {}
 
 
-def discover(call: Call) -> dict[str, Any]:
+def discover(call: Call) -> dict[str, Any] | Coroutine[Any, Any, dict[str, Any]]:
     """Return the supported versions and capabilities (server/discover).
 
     Only versions of the stateless era are listed.
     """
     server = call.server
+    if server.extensions.instructing:
+        return _discover_with_instructions(call)
+    instructions = call_in_default_language(str, server.instructions) if server.instructions else None
+    return _build_discovery(call, instructions, is_private=False)
+
+
+async def _discover_with_instructions(call: Call) -> dict[str, Any]:
+    return _build_discovery(call, await _build_instructions(call), is_private=True)
+
+
+async def _build_instructions(call: Call) -> str | None:
+    """Return the instructions of the server, and those of its extensions, as paragraphs."""
+    server = call.server
+    paragraphs = [call_in_default_language(str, server.instructions)] if server.instructions else []
+    for extension in server.extensions.instructing:
+        text = await extension.get_instructions(call) if extension.supports_revision(call.revision) else None
+        paragraphs += [text] if text else []
+    return "\n\n".join(paragraphs) or None
+
+
+def _build_discovery(call: Call, instructions: str | None, *, is_private: bool) -> dict[str, Any]:
+    server = call.server
     capabilities = server.capabilities(call.revision, streams=call.connection.supports_streaming)
     body: dict[str, Any] = {"supportedVersions": list(STATELESS_VERSIONS), "capabilities": capabilities}
-    if server.instructions:
-        body["instructions"] = call_in_default_language(str, server.instructions)
-    body = call.era.add_result_fields(call, body, private=False)
+    if instructions:
+        body["instructions"] = instructions
+    body = call.era.add_result_fields(call, body, private=is_private)
     # Copy `_meta`: results share the era's own object, and middleware may change this one.
     return {**body, "_meta": {**body["_meta"]}}
 

@@ -2,6 +2,6 @@
 `journey` is for the real clients of `tests.clients`.
 """
 
-from tests.conformance.mcp_tools import changes, jobs, journey, prompts, questions, resources, tools
+from tests.conformance.mcp_tools import changes, jobs, journey, prompts, questions, reports, resources, tools
 
-__all__ = ["changes", "jobs", "journey", "prompts", "questions", "resources", "tools"]
+__all__ = ["changes", "jobs", "journey", "prompts", "questions", "reports", "resources", "tools"]

@@ -14,7 +14,7 @@ from mcp_django.contrib.skills.trees import SKIPPED_NAMES
 from mcp_django.testing import TestClient
 from tests.contrib.skills.folders import list_entries, serve, write, write_skill
 from tests.repository.pages import ROOT, python_blocks, served_by
-from tests.server.client import PipelineClient, make_principal
+from tests.server.client import PipelineClient, make_principal, make_server
 
 PAGE = ROOT / "docs" / "expose" / "skills.md"
 BLOCKS = python_blocks(PAGE)
@@ -54,6 +54,16 @@ async def test_folders_are_served_as_the_page_says(tmp_path: Path, monkeypatch: 
     clerk = PipelineClient(server, make_principal("shop.view_order"))
     assert list(await list_entries(clerk)) == ["skill://handbook/returns/SKILL.md"]
     assert await list_entries(PipelineClient(server, make_principal())) == {}
+
+
+async def test_a_function_and_the_fallbacks_work_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, registry = served_by(BLOCKS[2], monkeypatch)
+    module, _ = served_by(BLOCKS[3], monkeypatch)
+    server = make_server(registry=registry, extensions=[module.skills])
+    clerk = PipelineClient(server, make_principal("shop.view_product"))
+    assert await clerk.names("prompts/list", "prompts") == ["stock-report"]
+    (text, _) = (await clerk.call("load_skill", skill="stock-report"))["content"]
+    assert "# Stock for" in text["text"]
 
 
 def test_the_page_names_each_skipped_name() -> None:
