@@ -139,7 +139,7 @@ def _convert_scalar(node: Any) -> Any:
     else:
         number = int(text, 8 if text.startswith("0o") else 16 if text.startswith("0x") else 10)
     if not isfinite(number) or (kind == "int" and not MIN_INTEGER <= number <= MAX_INTEGER):
-        raise FrontmatterError(f"{text!r:.80} is no number of JSON (line {node.start_mark.line + 2}); quote it")
+        raise FrontmatterError(f"{text!r:.80} is not a number of JSON (line {node.start_mark.line + 2}); quote it")
     return number
 
 

@@ -1,4 +1,4 @@
-"""Skills for clients without the extension: a line in the instructions, a prompt for each skill, a tool."""
+"""Fallbacks for clients without the extension: instructions, prompts and a tool."""
 
 import logging
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Functions as skills: instructions that are written at each read, such as a report of the current state.
+"""Functions as skills: instructions that are written at each read.
 
 Their entries have no digests (`"dynamic"`), so clients cannot verify them, and some ask the user each time.
 """
