@@ -81,7 +81,7 @@ async def test_the_tool_loads_skills_and_their_files(tmp_path: Path, version: st
     assert script["text"] == "print('refund')\n"
     (logo,) = (await client.call("load_skill", skill="refunds", path="logo.png"))["content"]
     assert logo["resource"]["blob"]
-    assert "inner: Nested; refunds: Refund" in await client.error("load_skill", skill="none")
+    assert "refunds: Refund an order" in await client.error("load_skill", skill="none")
     assert "has no file '../x'" in await client.error("load_skill", skill="refunds", path="../x")
     stranger = fallback(tmp_path, version, tool=True)
     assert await stranger.error("load_skill", skill="refunds") == "Unknown skill 'refunds'. Known skills: none."
