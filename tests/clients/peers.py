@@ -109,7 +109,7 @@ def _fastmcp_skills(way: str, target: Target, calls: Calls) -> str:
 def _inspector_skills(way: str, target: Target, calls: Calls) -> str:
     """Verify each file and the frontmatter of each skill."""
     where = ["--server-url", _said(target), "--transport", way, "--protocol-era", "modern", "--format", "json"]
-    printed = run_peer([*_inspector_tool(), "--cli", *where, "--method", "skills/list", "--verify"])
+    printed = run_peer([*inspector_tool(), "--cli", *where, "--method", "skills/list", "--verify"])
     skills = [found for line in printed.splitlines() if "uri" in (found := json.loads(line))]
     complaints = [skill for skill in skills if not skill["ok"] or skill["conformance"] or skill["frontmatter"]]
     if complaints or not skills:
@@ -143,6 +143,7 @@ SKILL_PEERS = (
     Peer("Inspector, skills", ("http",), _inspector_skills),
 )
 """Clients that verify the skills of the fixtures."""
+
 
 def legacy_python() -> str:
     """The interpreter of an environment with the 1.x client in it."""
