@@ -154,14 +154,13 @@ async def survey_country(country: str, ctx: Context, limit: Annotated[int, Field
 # What is wrapped in `run_once` is kept with the task, so the second run, after the answer, does not repeat it.
 @tool(task=TaskOptions(grace=0), annotations=READ_ONLY, timeout=900)
 async def survey_continent(
-    continent: Literal["Africa", "America", "Antarctica", "Asia", "Australia", "Europe"],
+    continent: Literal["Africa", "America", "Asia", "Australia", "Europe"],
     ctx: Context,
     seconds: Annotated[float, Field(ge=0, le=600)] = 60,
 ) -> ContinentSurvey:
-    """Count a continent's airports by time zone. Takes a minute, and asks the user halfway.
+    """Count a continent's airports by time zone. Takes a minute, and asks halfway.
 
     Args:
-        continent: As in the names of its time zones.
         seconds: How long it takes.
     """
     airports = Airport.objects.filter(timezone__startswith=f"{continent}/")
@@ -181,7 +180,7 @@ async def survey_continent(
     if (await ctx.elicit(question, bool, key="other_half")).data:
         counted = {**counted, **await ctx.run_once("second half", partial(count, half, len(zones)))}
     largest = dict(sorted(counted.items(), key=lambda entry: -entry[1])[:10])
-    return ContinentSurvey(continent, sum(counted.values()), len(counted), largest)
+    return ContinentSurvey(sum(counted.values()), len(counted), largest)
 
 
 @tool(

@@ -111,7 +111,6 @@ class Survey:
 class ContinentSurvey:
     """Airports of a continent by time zone."""
 
-    continent: str
     airports: int
     time_zones: int
     largest: dict[str, int]

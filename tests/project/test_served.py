@@ -212,7 +212,7 @@ def test_a_task_survives_that_its_server_is_killed(demo: Demo, fresh_dir: Path) 
         ask_tasks(second, "tasks/update", taskId=id, inputResponses={key: answer})
         wait_until(lambda: ask_tasks(second, "tasks/get", taskId=id)["status"] == "completed")
         survey = ask_tasks(second, "tasks/get", taskId=id)["result"]["structuredContent"]
-    assert (survey["continent"], survey["time_zones"]) == ("Africa", 50)
+    assert survey["time_zones"] == 50
     assert survey["airports"] > int(question["params"]["message"].split()[0])
 
 
