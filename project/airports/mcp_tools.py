@@ -22,6 +22,7 @@ from mcp_django import (
     ModelInline,
     ModelToolset,
     ToolError,
+    ToolResult,
     completion,
     prompt,
     publish_changes,
@@ -29,8 +30,9 @@ from mcp_django import (
     resource,
     tool,
 )
-from mcp_django.contrib.apps import app
+from mcp_django.contrib.apps import app, form_tool, render_result
 from mcp_django.types import TaskOptions
+from project.airports.forms import TripEditorForm, read_initial
 from project.airports.geodesy import Box
 from project.airports.models import Airport, AirportQuerySet, Country, Region, Stop, Trip
 from project.airports.shapes import (
@@ -215,6 +217,40 @@ async def plan_trip(origin: str, destination: str, ctx: Context, stops: list[str
     return TripPlan(f"Saved {trip.name!r}.", trip)
 
 
+app("trip_editor", template="airports/trip_editor.html", title="Trip editor")
+
+
+@tool(permission="airports.add_trip", scopes=["airports:plan"], annotations=READ_ONLY, ui="trip_editor")
+def edit_trip(ctx: Context, name: str = "") -> ToolResult:
+    """Open an editor in which the user changes a saved trip, or plans one. Clients without apps get the trip as text.
+
+    Args:
+        name: Name of the saved trip; empty for a new one.
+    """
+    if not name:
+        text = "The editor is open for a new trip. Clients without apps use plan_trip."
+        return render_result("airports/trip_form.html", {"form": TripEditorForm()}, text=text)
+    trip = Trip.objects.filter(owner=ctx.user, name=name).select_related("origin", "destination").first()
+    if trip is None:
+        raise ToolError(f"The user has no trip called {name!r}; list_trips lists their names.")
+    info = TripInfo.of(trip)
+    text = (
+        f"The editor is open for {describe_trip(info)}. Its id is {trip.pk}. Clients without apps use trip_update to "
+        "change it."
+    )
+    return render_result("airports/trip_form.html", {"form": TripEditorForm(read_initial(trip))}, text=text)
+
+
+# The form is the schema of the arguments, and validates them. Its errors return to the fields of the page.
+@form_tool(TripEditorForm, visibility=["app"], permission="airports.add_trip", scopes=["airports:plan"])
+def store_trip(form: TripEditorForm, ctx: Context) -> ToolResult:
+    """Save a trip as the user, or change the one of this name."""
+    if ctx.user is None:
+        raise ToolError("A trip belongs to a user, and nobody is logged in.")
+    info = TripInfo.of(replace_trip(ctx.user, form))
+    return render_result("airports/trip_saved.html", {"trip": info}, text=f"The user saved {describe_trip(info)}.")
+
+
 @tool(permission="airports.view_trip", annotations=READ_ONLY)
 def list_trips(ctx: Context) -> list[TripInfo]:
     """List the trips that the user has saved, the newest first."""
@@ -389,3 +425,21 @@ def save_trip(owner: Any, form: TripForm, route: list[Airport]) -> TripInfo:
         elif trip.route != route or trip.depart_on != form.depart_on:
             raise ToolError(f"There is another trip called {form.name!r}; plan again and choose a different name.")
     return TripInfo.of(trip)
+
+
+def replace_trip(owner: Any, form: TripEditorForm) -> Trip:
+    """Save the trip of a form with its stops. Without the permission to change trips, refuse a name that is taken."""
+    first, *between, last = form.route
+    values = {"origin": first, "destination": last, "depart_on": form.cleaned_data["depart_on"]}
+    with transaction.atomic():
+        trip, created = Trip.objects.update_or_create(owner=owner, name=form.cleaned_data["name"], defaults=values)
+        if not created and not owner.has_perm("airports.change_trip"):
+            raise ToolError(f"There is another trip called {trip.name!r}; choose a different name.")
+        trip.stops.all().delete()
+        Stop.objects.bulk_create(Stop(trip=trip, position=n, airport=a) for n, a in enumerate(between, start=1))
+    return trip
+
+
+def describe_trip(trip: TripInfo) -> str:
+    """Describe a trip in a line."""
+    return f"{trip.name!r}: {' → '.join(trip.route)}, {trip.length_km} km, departure {trip.depart_on or 'open'}"

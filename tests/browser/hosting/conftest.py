@@ -2,9 +2,12 @@
 
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -23,6 +26,13 @@ class HostingSite(NamedTuple):
 
     url: str
     password: str
+    database: Path
+
+    def read_trips(self, name: str) -> list[tuple[str, str]]:
+        """Owner and departure of the saved trips with a name."""
+        with closing(sqlite3.connect(self.database)) as connection:
+            query = "SELECT username, depart_on FROM airports_trip JOIN auth_user u ON u.id = owner_id WHERE name = ?"
+            return connection.execute(query, [name]).fetchall()
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +60,7 @@ def hosting_site(tmp_path_factory: pytest.TempPathFactory, strict_server: Strict
                 break
         found = re.search(r"password (\S+)", welcome)
         assert found, welcome
-        yield HostingSite(f"http://127.0.0.1:{port}", found[1])
+        yield HostingSite(f"http://127.0.0.1:{port}", found[1], directory / "db.sqlite3")
         process.send_signal(signal.SIGINT)
         try:
             process.communicate(timeout=WAIT_SECONDS)

@@ -6,6 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from tests.browser.hosting.conftest import HostingSite
 from tests.browser.hosting.hosts import AppTestHost, PreviewTestHost, StrictTestHost
 from tests.browser.hosting.strict import SECRET, StrictHostServer
 
@@ -37,6 +38,27 @@ def test_the_demo_shows_airports_on_a_map(any_host: AppTestHost) -> None:
     expect(any_host.app.locator("html[data-theme=dark]")).to_have_count(1)
     any_host.close()
     expect(any_host.outer_frame).to_have_count(0)
+    assert any_host.violations == []
+
+
+def test_the_trip_editor_shows_an_error_and_then_saves_as_the_user(
+    any_host: AppTestHost, hosting_site: HostingSite
+) -> None:
+    name = f"Alps, {type(any_host).__name__}"
+    any_host.open("edit_trip")
+    form = any_host.app
+    form.get_by_label("Name").fill(name)
+    form.get_by_label("Departure").fill("2030-05-01")
+    form.get_by_label("Origin").fill("ZRH")
+    form.get_by_label("Destination").fill("XXX")
+    form.get_by_role("button", name="Save the trip").click()
+    expect(form.get_by_text("No airport has the code 'XXX'.")).to_be_visible()
+    expect(form.get_by_label("Destination")).to_be_focused()
+    assert hosting_site.read_trips(name) == []
+    form.get_by_label("Destination").fill("GVA")
+    form.get_by_label("Destination").press("Enter")
+    expect(form.locator(".saved")).to_contain_text("ZRH → GVA")
+    assert hosting_site.read_trips(name) == [("demo", "2030-05-01")]
     assert any_host.violations == []
 
 
