@@ -50,9 +50,9 @@ def test_the_trip_editor_shows_an_error_and_then_saves_as_the_user(
     form.get_by_label("Name").fill(name)
     form.get_by_label("Departure").fill("2030-05-01")
     form.get_by_label("Origin").fill("ZRH")
-    form.get_by_label("Destination").fill("XXX")
+    form.get_by_label("Destination").fill("QQQ")
     form.get_by_role("button", name="Save the trip").click()
-    expect(form.get_by_text("No airport has the code 'XXX'.")).to_be_visible()
+    expect(form.get_by_text("No airport has the code 'QQQ'.")).to_be_visible()
     expect(form.get_by_label("Destination")).to_be_focused()
     assert hosting_site.read_trips(name) == []
     form.get_by_label("Destination").fill("GVA")

@@ -46,7 +46,7 @@ def test_a_trip_is_saved_as_the_user_and_described_in_text(traveller: User) -> N
 
 def test_errors_name_their_fields_and_save_nothing(traveller: User, subtests: pytest.Subtests) -> None:
     for changes, error in (
-        ({"origin": "XXX"}, "origin: No airport has the code 'XXX'."),
+        ({"origin": "QQQ"}, "origin: No airport has the code 'QQQ'."),
         ({"stops": "BRN, QQQQ"}, "stops: No airport has the code 'QQQQ'."),
         ({"destination": "BRN"}, "A leg ends where it starts."),
         ({"depart_on": "soon"}, "depart_on: Enter a valid date."),
