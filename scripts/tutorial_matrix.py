@@ -34,13 +34,12 @@ LEAST_PYTHON = {"5.2": (3, 10), "6.0": (3, 12), "6.1": (3, 12)}
 """The first Python that each Django supports."""
 
 
-def build_script(page: str, port: int, *, skip: tuple[str, ...] = (), before_stop: str = "") -> str:
+def build_script(page: str, port: int, *, before_stop: str = "") -> str:
     """Build a shell script from the blocks of a page.
 
     Args:
         page: The text of the page.
         port: The port instead of 8000.
-        skip: Beginnings of lines to leave out.
         before_stop: A command to run before the page stops its server.
 
     Raises:
@@ -49,7 +48,7 @@ def build_script(page: str, port: int, *, skip: tuple[str, ...] = (), before_sto
     lines = ["set -e", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
     for kind, text in BLOCK.findall(page):
         if kind == "sh":
-            lines += [line for line in text.splitlines() if not (skip and line.startswith(skip))]
+            lines += text.splitlines()
             continue
         file = FILE.match(text)
         if file is None:
@@ -101,6 +100,7 @@ def build_environment(folder: Path) -> dict[str, str]:
         "HOME": str(folder),
         "PIP_CONSTRAINT": str(folder / "constraints.txt"),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_COMPILE": "1",
         "PIP_QUIET": "2",
     }
 
