@@ -21,6 +21,9 @@ from mcp_django.contrib.tasks.options import get_settings
 class TaskBackend:
     """A place where attempts run. `MCP["TASKS"]["BACKEND_OPTIONS"]` are its keyword arguments."""
 
+    delivers_to_workers = True
+    """True if `enqueue` reaches processes other than the caller's, so that commands may enqueue."""
+
     async def enqueue(self, task: Task) -> None:
         """Deliver a waiting task to `runner.run_attempt(task.pk)`, in any process.
 

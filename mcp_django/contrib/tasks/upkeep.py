@@ -26,6 +26,7 @@ DELETION_ROWS = 500
 class MaintenanceCounts:
     """Numbers of tasks that maintenance has changed."""
 
+    lost: int
     enqueued: int
     expired: int
     deleted: int
@@ -39,16 +40,16 @@ def get_interval() -> float:
     return min(MAX_INTERVAL_SECONDS, get_settings().lease)
 
 
-async def maintain_tasks(backend: TaskBackend) -> MaintenanceCounts:
-    """End lost attempts, enqueue tasks that nobody runs, cancel expired tasks, and delete old rows.
+async def maintain_tasks(backend: TaskBackend, *, enqueues: bool = True) -> MaintenanceCounts:
+    """End lost attempts, enqueue tasks that no process runs, cancel expired tasks, and delete old rows.
 
-    Any number of processes may do so at the same time.
+    Any number of processes may do so at the same time. Without `enqueues`, tasks that wait go on waiting.
     """
     before = timezone.now() - timedelta(seconds=FORGOTTEN_SECONDS)
     lost = await store.run_on_rows(leases.end_lost_attempts)
     forgotten = await store.run_on_rows(leases.find_waiting, before=before)
     waiting = {task.pk: task for task in (*lost, *forgotten) if not task.is_terminal}
-    for task in waiting.values():
+    for task in waiting.values() if enqueues else ():
         await enqueue_task(backend, task)
     for task in lost:
         await publish_change(task.pk)
@@ -56,7 +57,7 @@ async def maintain_tasks(backend: TaskBackend) -> MaintenanceCounts:
     expired = await store.run_on_rows(leases.cancel_expired)
     for task in expired:
         await stop_cancelled_task(backend, task)
-    return MaintenanceCounts(len(waiting), len(expired), await delete_old_tasks())
+    return MaintenanceCounts(len(lost), len(waiting) if enqueues else 0, len(expired), await delete_old_tasks())
 
 
 async def enqueue_task(backend: TaskBackend, task: Task) -> None:

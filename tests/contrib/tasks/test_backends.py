@@ -1,16 +1,21 @@
 """Backends that hand attempts to Celery and to Django's task framework."""
 
 from collections.abc import Callable
+from datetime import timedelta
+from io import StringIO
 from typing import Any
 
 import django
 import pytest
 from asgiref.sync import async_to_sync
+from django.core.management import call_command
+from django.utils import timezone
 
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.backends import celery
 from tests.contrib.tasks.clients import TaskClient
 from tests.contrib.tasks.conftest import Gate
+from tests.contrib.tasks.test_task_rows import save_task
 
 pytestmark = pytest.mark.django_db
 FRAMEWORK = "django.tasks" if django.VERSION >= (6, 0) else "django_tasks"
@@ -97,3 +102,12 @@ async def test_a_task_outlives_a_broker_that_fails(
     id = (await client.start("wait"))["taskId"]
     assert (await client.get(id))["status"] == "working"
     assert "could not be enqueued" in caplog.text
+
+
+def test_the_maintenance_command_sends_the_tasks_of_lost_workers_again(sent: list[dict[str, Any]]) -> None:
+    past = timezone.now() - timedelta(seconds=1)
+    lost = save_task(worker="w", lease_expires=past, max_losses=1)
+    out = StringIO()
+    call_command("mcp_cleartasks", stdout=out)
+    assert out.getvalue() == "Lost: 1. Expired: 0. Deleted: 0.\n"
+    assert [message["args"] for message in sent] == [[lost.pk]]

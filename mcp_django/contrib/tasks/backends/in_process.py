@@ -56,6 +56,8 @@ class InProcessBackend(TaskBackend):
     With `wsgi_thread=False` attempts stay on the loop of the request, even if it ends with the request. For tests.
     """
 
+    delivers_to_workers = False
+
     def __init__(self, *, wsgi_thread: bool = True) -> None:
         self._wsgi_thread = wsgi_thread
         self._loops = LoopLocal(_LoopAttempts)

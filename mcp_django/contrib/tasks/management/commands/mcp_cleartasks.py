@@ -5,21 +5,20 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.core.management.base import BaseCommand
 
-from mcp_django.contrib.tasks import upkeep
-from mcp_django.contrib.tasks.rows import leases, store
+from mcp_django.contrib.tasks.backend import get_backend
+from mcp_django.contrib.tasks.upkeep import maintain_tasks
 
 
 class Command(BaseCommand):
-    """Command that ends lost attempts, cancels expired tasks and deletes old rows."""
+    """Command that ends lost attempts, cancels expired tasks and deletes old rows.
+
+    With Celery or Django's tasks, it also sends waiting tasks to the workers again.
+    """
 
     help = "End tasks of lost workers, cancel expired tasks, and delete the rows whose retention is over."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run the maintenance once. Tasks that may run again wait for a serving process or a worker."""
-        lost, expired, deleted = async_to_sync(self._clear)()
-        self.stdout.write(f"Lost: {lost}. Expired: {expired}. Deleted: {deleted}.")
-
-    async def _clear(self) -> tuple[int, int, int]:
-        lost = await store.run_on_rows(leases.end_lost_attempts)
-        expired = await store.run_on_rows(leases.cancel_expired)
-        return len(lost), len(expired), await upkeep.delete_old_tasks()
+        """Run the maintenance once."""
+        backend = get_backend()
+        counts = async_to_sync(maintain_tasks)(backend, enqueues=backend.delivers_to_workers)
+        self.stdout.write(f"Lost: {counts.lost}. Expired: {counts.expired}. Deleted: {counts.deleted}.")
