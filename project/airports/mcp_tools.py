@@ -199,7 +199,7 @@ async def plan_trip(origin: str, destination: str, ctx: Context, stops: list[str
         stops: Codes of the airports in between, in order.
     """
     if ctx.user is None:
-        raise ToolError("A trip belongs to a user, and nobody is logged in.")
+        raise ToolError("A trip belongs to a user; log in first.")
     route = [await find_airport(code) for code in (origin, *(stops or ()), destination)]
     codes = " → ".join(airport.code for airport in route)
 
@@ -246,7 +246,7 @@ def edit_trip(ctx: Context, name: str = "") -> ToolResult:
 def store_trip(form: TripEditorForm, ctx: Context) -> ToolResult:
     """Save a trip as the user, or change the one of this name."""
     if ctx.user is None:
-        raise ToolError("A trip belongs to a user, and nobody is logged in.")
+        raise ToolError("A trip belongs to a user; log in first.")
     info = TripInfo.of(replace_trip(ctx.user, form))
     return render_result("airports/trip_saved.html", {"trip": info}, text=f"The user saved {describe_trip(info)}.")
 
@@ -333,7 +333,7 @@ class Trips(ModelToolset):
     def save_model(self, ctx: Context, obj: Trip, form: Any, change: bool) -> None:
         """The owner is who asks, never what a client says."""
         if ctx.user is None:
-            raise ToolError("A trip belongs to a user, and nobody is logged in.")
+            raise ToolError("A trip belongs to a user; log in first.")
         obj.owner = ctx.user
         obj.save()
 

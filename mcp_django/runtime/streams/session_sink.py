@@ -1,7 +1,7 @@
 """Sink for requests on the stream of a session, which any process may serve.
 
-A message is an event of the session's topic. The log keeps it for a stream that is resumed, but a stream that is opened
-anew does not get it. `has_open_stream` therefore comes before the first message.
+A message is an event of the session's topic. The log keeps it for a stream that is resumed, but a stream that is
+opened later does not get it. `has_open_stream` therefore comes before the first message.
 """
 
 import asyncio
