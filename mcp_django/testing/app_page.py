@@ -112,7 +112,7 @@ def _is_readable(block: Mapping[str, Any]) -> bool:
 def select_tool(name: str, tools: Sequence[Mapping[str, Any]], entries: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the tool of this name, or the one tool whose page has this name.
 
-    Raises AssertionError if there is none, or several.
+    Raises AssertionError unless there is exactly one.
     """
     linked = [tool for tool in tools if "resourceUri" in tool.get("_meta", {}).get("ui", {})]
     named = [tool for tool in linked if tool["name"] == name]

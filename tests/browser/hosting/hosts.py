@@ -56,7 +56,7 @@ class AppTestHost:
         raise NotImplementedError
 
     def read_observations(self) -> dict[str, str]:
-        """What a view has written, as soon as it is done."""
+        """Return the text that a view has written, once it is done."""
         self.app.locator("body[data-done]").wait_for()
         found: dict[str, str] = self.app.locator("body").evaluate("body => ({...body.dataset})")
         return found

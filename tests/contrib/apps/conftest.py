@@ -1,4 +1,4 @@
-"""One server with apps, its templates and its static files."""
+"""A server with apps, its templates and its static files."""
 
 import itertools
 from collections.abc import Callable

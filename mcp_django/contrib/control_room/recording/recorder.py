@@ -76,7 +76,7 @@ class CallRecorder:
         self._minute = 0
         self._minute_rows = 0
         self._logged_at = 0.0
-        self._maintained_at = time() - random.random() * MAINTENANCE_SECONDS  # noqa: S311
+        self._maintained_at = time() - random.random() * MAINTENANCE_SECONDS  # noqa: S311  # spreads load
 
     def reset_after_fork(self) -> None:
         """Forget the calls and the thread of the parent process."""
@@ -136,7 +136,7 @@ class CallRecorder:
         selection = _get_selection(call, options)
         if (selection.failed and outcome in FAILED_OUTCOMES) or (selection.slow and seconds >= options.slow):
             return True
-        return selection.share >= 1 or (selection.share > 0 and random.random() < selection.share)  # noqa: S311
+        return selection.share >= 1 or (selection.share > 0 and random.random() < selection.share)  # noqa: S311  # a sample
 
     def _drop_oldest(self) -> None:
         try:

@@ -97,7 +97,7 @@ class RowWriter:
         quote = connection.ops.quote_name
         columns = ", ".join(quote(str(field.column)) for field in _RECORD_COLUMNS)
         places = ", ".join(["%s"] * len(_RECORD_COLUMNS))
-        statement = f"INSERT INTO {quote(CallLogEntry._meta.db_table)} ({columns}) VALUES ({places})"  # noqa: S608
+        statement = f"INSERT INTO {quote(CallLogEntry._meta.db_table)} ({columns}) VALUES ({places})"  # noqa: S608  # names of columns only
         rows = [self._build_record(entry, connection) for entry in records]
         with connection.cursor() as cursor:
             cursor.executemany(statement, rows)
