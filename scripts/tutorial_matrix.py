@@ -61,14 +61,19 @@ def build_script(page: str, port: int, *, before_stop: str = "") -> str:
     return script.replace(f"\n{STOP_SERVER}", f"\n{before_stop}\n{STOP_SERVER}") if before_stop else script
 
 
-def follow_tutorial(wheel: Path, python: str, django: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Follow the tutorial in an empty folder, and return its process with all output."""
+def follow_tutorial(
+    wheel: Path, python: str, django: str, folder: Path, *, clients: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Follow the tutorial in an empty folder, and return its process with all output.
+
+    `clients` is an interpreter with both clients. Without it, the wheel is installed with its extra `client`.
+    """
     (folder / "bin").mkdir(parents=True)
     (folder / "bin/python3").symlink_to(find_interpreter(python))
     (folder / "constraints.txt").write_text(f"django~={django}.0\n", encoding="utf-8")
     (folder / "shop").mkdir()
     environment = build_environment(folder)
-    clients = make_client_environment(wheel, folder, environment)
+    clients = clients or str(make_client_environment(wheel, folder, environment))
 
     port = find_free_port()
     call_clients = f"{clients} {ROOT / 'scripts/tutorial_clients.py'} http://127.0.0.1:{port}/mcp"

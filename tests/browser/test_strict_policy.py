@@ -110,12 +110,14 @@ def is_unexpected(said: ConsoleMessage) -> bool:
 
 
 def check(page: Page, *, ignored: set[str]) -> None:
-    """Look at a page in each width and scheme."""
+    """Look at a page in each width and scheme. Of axe's rules, only the one about contrast depends on the scheme."""
     for scheme in SCHEMES:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 844})
             assert page.evaluate("document.documentElement.scrollWidth") <= width
+        if scheme != SCHEMES[0] and "color-contrast" in ignored:
+            continue
         found = Axe().run(page).response["violations"]
         broken = [(rule["id"], rule["nodes"][0]["html"]) for rule in found if rule["id"] not in ignored]
         assert broken == [], scheme

@@ -99,7 +99,6 @@ def test_a_complaint_is_silenced_by_its_id(tmp_path: Path) -> None:
 def test_the_demo_has_nothing_to_be_told_but_what_one_process_means(tmp_path: Path) -> None:
     place = {"DEMO_DIR": str(tmp_path)}
     assert told("project.settings", **place) == {}
-    assert told("project.settings", DJANGO_DEBUG="0", **place) == {}
     assert told("project.settings", "--deploy", DJANGO_DEBUG="0", **place).keys() == {"W003"}
     served = {"REDIS_URL": "redis://127.0.0.1:6379/0", "DATABASE_URL": "postgres://shop@127.0.0.1/shop", **place}
     assert told("project.settings", "--deploy", DJANGO_DEBUG="0", **served) == {}

@@ -17,6 +17,7 @@ import mcp_types as types
 
 from mcp_django.client import SSE, Client, Stdio, StreamableHTTP, WebSocket
 from tests.clients.modern_client import JOURNEY, TRAVELLER
+from tests.support.waiting import WAIT_SECONDS
 
 STATELESS = "2026-07-28"
 PATIENCE = 60.0
@@ -76,6 +77,7 @@ async def check(way: str, said: str, calls: dict[str, Any], mode: str) -> str:
         sampling=user.sample,
         sampling_tools=True,
         roots=[Path("/work")],
+        startup_timeout=WAIT_SECONDS,
     ) as client:
         client.on_resource_updated(user.changed.put_nowait)
         names = {tool.name for tool in await client.list_tools()}

@@ -11,6 +11,7 @@ from tests.clients import places
 from tests.clients.__main__ import SPOKEN, WELL_KNOWN
 from tests.clients.our_client import check
 from tests.clients.places import Opened, Place
+from tests.support.waiting import WAIT_SECONDS
 
 OPENED: dict[str, Opened] = {
     "ours": partial(places.fixtures, "asgi"),
@@ -34,6 +35,12 @@ class _Opened(dict[str, Place]):
     def __missing__(self, name: str) -> Place:
         self[name] = self._stack.enter_context(OPENED[name]())
         return self[name]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that starts slowly on a busy machine is not taken for one of the handshake era."""
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", WAIT_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from tests.servers.harness import Server, serve
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 CLIENTS = 16
-CUTS = 192
+CUTS = 112
 WARM = 64
 GROWTH = 8192
 """Bytes per channel that may be asked for and not given back."""

@@ -14,7 +14,7 @@ from tests.servers.harness import DOORS, Server, serve
 from tests.support.waiting import wait_until
 
 CLIENTS = 16
-CUTS = 240
+CUTS = 128
 THREADS = 4
 LANE_NAMES = {f"mcp-lane-{number}" for number in range(THREADS)} | {
     f"mcp-log-{number}" for number in range(LOG_THREADS)

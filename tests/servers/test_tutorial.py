@@ -15,7 +15,7 @@ pytestmark = pytest.mark.integration
 def test_the_tutorial_leads_from_a_wheel_to_a_server_that_clients_of_both_eras_use(tmp_path: Path) -> None:
     build_distributions(tmp_path / "dist", "1700000000")
     (wheel,) = (tmp_path / "dist").glob("*.whl")
-    run = follow_tutorial(wheel, sys.executable, "5.2", tmp_path / "tutorial")
+    run = follow_tutorial(wheel, sys.executable, "5.2", tmp_path / "tutorial", clients=sys.executable)
 
     assert run.returncode == 0, run.stdout
     assert '"name": "Green tea"' in run.stdout  # mcp_call
