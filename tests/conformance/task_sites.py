@@ -20,12 +20,6 @@ BACKENDS = {
     "mcp_worker": "mcp_django.contrib.tasks.worker.WorkerBackend",
 }
 """Columns of the table, and the backends of their servers."""
-LEFT_OUT: dict[str, tuple[str, ...]] = {"in process": (), "mcp_worker": ("tasks-mrtr-composition",)}
-"""Scenarios that a backend cannot pass.
-
-`tasks-mrtr-composition` wants a question before the task exists. Only the backend of the serving process runs a tool
-before its task exists; with others the task asks it.
-"""
 UVICORN = ["-m", "uvicorn", "tests.conformance.asgi:application", "--workers", "2", "--log-level", "warning"]
 MCP_WORKER = ["-m", "django", "mcp_worker", "--poll", "0.05"]
 

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.admin.base import BaseAdmin, RowAction, RowActionAdmin, ServerFilter
 from mcp_django.contrib.tasks.backend import get_backend
-from mcp_django.contrib.tasks.creation import build_repetition, start_task_of_call
+from mcp_django.contrib.tasks.creation.task_rows import build_repetition, start_task_of_call
 from mcp_django.contrib.tasks.models import Task, TaskAttempt, TaskWorker
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.contrib.tasks.rows.leases import is_worker_alive

@@ -35,7 +35,8 @@ class TaskBackend:
     def begin(self, attempt: Attempt) -> "asyncio.Task[AttemptResult] | None":
         """Start the first attempt of a call that may still get a plain result.
 
-        None means that this is impossible or that all places are taken: the call becomes a task at once.
+        None means that this is impossible or that all places are taken: the task gets its row at once, and the call
+        waits for the row during the grace.
         """
         return None
 

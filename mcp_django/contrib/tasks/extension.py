@@ -11,7 +11,8 @@ from mcp_django.contrib.tasks.attempts.callers import get_owner
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.core_questions import ask_on_session_stream
 from mcp_django.contrib.tasks.core_results import CoreTaskResult
-from mcp_django.contrib.tasks.creation import GraceCall, build_task_row, get_ttl, start_task_of_call
+from mcp_django.contrib.tasks.creation.grace_call import GraceCall
+from mcp_django.contrib.tasks.creation.task_rows import build_task_row, get_ttl, start_task_of_call
 from mcp_django.contrib.tasks.models import Task, TaskOrigin, TaskStatus
 from mcp_django.contrib.tasks.operations import cancel_task, find_task, is_task_id, record_answers
 from mcp_django.contrib.tasks.options import get_settings

@@ -16,10 +16,12 @@ from mcp_django.contrib.tasks.rows import leases, store
 from mcp_django.contrib.tasks.upkeep import enqueue_task, stop_cancelled_task
 from mcp_django.extensions import Call
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InternalError, InvalidParams, MCPError
+from mcp_django.protocol.errors import InternalError, InvalidParams, MCPError, MethodNotFound, MissingClientCapability
 
 CHECK_SECONDS = 0.1, 1.0
 """Seconds between two reads of a row that a request waits for: initial and maximum value."""
+HTTP_STATUSES = {kind.code: kind.http_status for kind in (InvalidParams, MethodNotFound, MissingClientCapability)}
+"""HTTP statuses of stored errors in the stateless era, by their codes."""
 _ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
@@ -88,4 +90,5 @@ def read_result(task: Task) -> dict[str, Any]:
     error = jsonrpc.loads(task.error)
     problem = MCPError(error["message"], data=error.get("data"))
     problem.code = error["code"]
+    problem.http_status = HTTP_STATUSES.get(problem.code, problem.http_status)
     raise problem

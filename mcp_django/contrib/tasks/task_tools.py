@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mcp_django.contrib.tasks.backend import get_backend
-from mcp_django.contrib.tasks.creation import build_task_row, get_grace, get_ttl, start_task_of_call
+from mcp_django.contrib.tasks.creation.task_rows import build_task_row, get_grace, get_ttl, start_task_of_call
 from mcp_django.contrib.tasks.models import Task, TaskOrigin, TaskStatus
 from mcp_django.contrib.tasks.operations import (
     cancel_task,

@@ -32,7 +32,7 @@ UNWIND_SECONDS = 2.0
 
 
 class WorkerBackend(TaskBackend):
-    """The backend without attempts in serving processes. Each task is a row at once, without a grace."""
+    """The backend without attempts in serving processes. A call waits for its row during the grace."""
 
     async def enqueue(self, task: Task) -> None:
         """Return at once: workers find the committed row."""

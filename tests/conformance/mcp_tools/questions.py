@@ -230,9 +230,9 @@ async def multi_input(ctx: Context) -> str:
     return "Names: " + ", ".join(answer.data.name if answer else "none" for answer in answers)
 
 
-@tool(task=TaskOptions(grace=0.3))
+@tool(task=TaskOptions(grace=1))
 async def test_tool_with_task(ctx: Context) -> str:
     """Ask for a name, then work for longer than the grace."""
     answer = await ctx.elicit("What is your name?", NameForm, key="user_name")
-    await asyncio.sleep(0.8)
+    await asyncio.sleep(2)
     return f"Task done for {answer.data.name if answer else 'nobody'}"

@@ -1,7 +1,7 @@
 """Worker processes: which tasks they claim, how they stop, and that they report."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +12,11 @@ from mcp_django import wiring
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskAttempt, TaskStatus, TaskWorker
 from mcp_django.contrib.tasks.rows import leases
 from mcp_django.contrib.tasks.worker import WorkerOptions, WorkerProcess, parse_queues
+from mcp_django.protocol.errors import InvalidParams, MCPError
 from mcp_django.types import TaskOptions
 from tests.contrib.tasks.clients import TaskClient
 from tests.contrib.tasks.conftest import ALIAS, Gate
+from tests.server.client import accept
 from tests.support.clock import Clock
 
 pytestmark = pytest.mark.django_db
@@ -34,11 +36,88 @@ async def wait_until(condition: Callable[[], bool]) -> None:
     raise AssertionError("the condition is still false")
 
 
+async def wait_for_row(**state: Any) -> None:
+    """Wait for a task in some state."""
+    for _ in range(500):
+        if await Task.objects.filter(**state).aexists():
+            return
+    raise AssertionError(f"no task is {state}")
+
+
 async def test_serving_processes_run_nothing(client: TaskClient, gate: Gate) -> None:
     gate.open()
-    id = (await client.start("quick"))["taskId"]
+    id = (await client.start("wait"))["taskId"]
     assert (await client.get(id))["status"] == "working"
     assert gate.runs == []
+
+
+@pytest.fixture
+def in_call(clock: Clock) -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Run a call whose row the worker finds, and return its answer."""
+
+    async def run(request: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        calling = asyncio.ensure_future(request)
+        await wait_for_row(status="working", worker="")
+        await WorkerProcess(BURST).run()
+        await clock.advance_until(calling.done, step=0.5)
+        return await calling
+
+    return run
+
+
+async def test_a_call_whose_worker_is_quick_gets_a_plain_result(in_call: Any, client: TaskClient) -> None:
+    assert (await in_call(client.call("quick", label="now")))["content"][0]["text"] == "now"
+
+
+async def test_an_error_within_the_grace_is_that_of_the_call(in_call: Any, client: TaskClient, gate: Gate) -> None:
+    client.capabilities = {"extensions": client.capabilities["extensions"]}
+    with pytest.raises(MCPError) as refused:
+        await in_call(client.call("introduce"))
+    assert (refused.value.code, refused.value.http_status) == (-32021, 400)
+
+
+async def test_a_question_to_a_worker_within_the_grace_is_asked_by_the_call(
+    in_call: Any, client: TaskClient, gate: Gate, clock: Clock
+) -> None:  # TM-13
+    asked = await in_call(client.call("introduce"))
+    assert asked.keys() == {"resultType", "inputRequests", "requestState", "_meta"}
+    assert asked["inputRequests"]["user_name"]["method"] == "elicitation/create"
+    row = await Task.objects.aget()
+    assert row.pk not in str(asked)
+
+    def repeat(**responses: Any) -> Coroutine[Any, Any, dict[str, Any]]:
+        state = {"inputResponses": responses, "requestState": asked["requestState"]}
+        return client.request("tools/call", {"name": "introduce", "arguments": {}, **state})
+
+    again = await repeat()  # without an answer
+    assert (again["resultType"], again["inputRequests"]) == ("input_required", asked["inputRequests"])
+    clock.move(2000)
+    created = await clock.advance_while(repeat(user_name=accept(value="Alice")))
+    assert (created["resultType"], created["taskId"]) == ("task", row.pk)
+    late = await clock.advance_while(repeat(user_name=accept(value="Bob")))  # the round is over
+    assert late["taskId"] == row.pk
+
+    clock.move(3000)  # the lifetime began with the answer
+    gate.open()
+    await WorkerProcess(BURST).run()
+    done = await client.get(row.pk)
+    assert done["result"]["content"][0]["text"] == "Hello Alice"
+
+
+async def test_a_question_of_the_call_expires_with_its_state(in_call: Any, client: TaskClient, clock: Clock) -> None:
+    asked = await in_call(client.call("introduce"))
+    await Task.objects.all().aupdate(expires=timezone.now())
+    state = {"inputResponses": {"user_name": accept(value="A")}, "requestState": asked["requestState"]}
+    with pytest.raises(InvalidParams, match="expired"):
+        await client.request("tools/call", {"name": "introduce", "arguments": {}, **state})
+
+
+async def test_a_call_that_its_client_gives_up_leaves_no_task(client: TaskClient, clock: Clock) -> None:
+    calling = asyncio.ensure_future(client.call("quick"))
+    await wait_for_row()
+    await clock.advance(0.05)
+    calling.cancel()
+    await wait_for_row(status="cancelled")
 
 
 async def test_a_burst_runs_all_waiting_tasks(client: TaskClient, gate: Gate) -> None:

@@ -134,6 +134,13 @@ def answer(id: str, responses: Mapping[str, dict[str, Any] | Refusal]) -> Task |
     return None if rest else Task.objects.get(pk=id)
 
 
+def restart_lifetime(id: str, seconds: float) -> None:
+    """Let a task with open questions live for some seconds from now on."""
+    now = timezone.now()
+    asking = Task.objects.filter(pk=id, status=TaskStatus.INPUT_REQUIRED)
+    asking.update(created=now, expires=now + timedelta(seconds=seconds))
+
+
 def _encode_requests(rows: Iterable[TaskInput]) -> str:
     requests = {row.key: jsonrpc.loads(row.request) for row in rows}
     return jsonrpc.dumps(requests).decode() if requests else ""

@@ -1,26 +1,21 @@
-"""Creation of tasks from calls: the row, the first attempt, and the grace."""
+"""Rows of new tasks: their columns, and the options of their tools."""
 
-import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
 
-from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult, describe_task_call
+from mcp_django.contrib.tasks.attempts.attempt import describe_task_call
 from mcp_django.contrib.tasks.attempts.callers import get_owner, get_user_pk
 from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.models import Task, TaskOrigin
-from mcp_django.contrib.tasks.options import TaskSettings, get_settings
-from mcp_django.contrib.tasks.rows import leases, store
+from mcp_django.contrib.tasks.options import get_settings
+from mcp_django.contrib.tasks.rows import store
 from mcp_django.contrib.tasks.upkeep import enqueue_task
 from mcp_django.extensions import Call, Tool
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
-from mcp_django.server.context.conversation import ReplayConversation
-from mcp_django.server.ports import Overloaded
-from mcp_django.server.server import Server
 from mcp_django.types import TaskOptions
 
 HINTED_RETRIES = 2
@@ -106,83 +101,3 @@ async def start_task_of_call(backend: TaskBackend, task: Task) -> None:
     """
     await store.run_on_rows(store.create, task, {}, get_settings())
     await enqueue_task(backend, task)
-
-
-class GraceCall:
-    """A call that gets a plain result if its tool ends within the grace, and becomes a task otherwise.
-
-    A question within the grace is asked by the call itself: the task is created in the last round.
-    """
-
-    def __init__(self, call: Call, tool: Tool, arguments: dict[str, Any]) -> None:
-        self._call = call
-        self._tool = tool
-        self._arguments = arguments
-
-    async def run(self, backend: TaskBackend) -> Task | dict[str, Any]:
-        """Return the row of a new task, or the body of the result.
-
-        Raises the errors of the tool, and Overloaded.
-        """
-        call, tool = self._call, self._tool
-        conversation: ReplayConversation = call.era.start_conversation(call)
-        if tool.single_use_state:
-            await conversation.consume_state()
-        rounds, settings = conversation.get_state(), get_settings()
-        task = build_task_row(
-            call, tool, self._arguments, origin=TaskOrigin.EXTENSION, rounds=rounds, ttl=get_ttl(tool)
-        )
-
-        grace = get_grace(tool)
-        attempt = Attempt(task, _get_server(call), call.principal, base=rounds)
-        attempt.binding = conversation.binding
-        execution = backend.begin(attempt) if grace > 0 else None
-        if execution is None:
-            await start_task_of_call(backend, task)
-            return task
-
-        try:
-            await asyncio.wait([execution], timeout=grace)
-            if execution.done():
-                return _answer_call(attempt, execution)
-            await self._store(attempt, settings)
-        except BaseException:
-            execution.cancel()
-            raise
-        backend.supervise(attempt, execution)
-        return task
-
-    async def _store(self, attempt: Attempt, settings: TaskSettings) -> None:
-        """Insert the row of an attempt that is running already."""
-        task, now = attempt.task, timezone.now()
-        task.worker = leases.create_worker_name()
-        task.attempts = 1
-        task.heartbeat = now
-        task.lease_expires = now + timedelta(seconds=settings.lease)
-        task.created = task.updated = now
-        task.expires = now + timedelta(milliseconds=task.ttl_ms)
-        steps = dict(attempt.unsaved_steps)
-        await store.run_on_rows(store.create, task, steps, settings)
-        attempt.is_stored = True
-        for key, value in attempt.unsaved_steps.items():
-            if key not in steps:  # it ended while the row was inserted
-                await store.run_on_rows(store.record_step, task.pk, key, value)
-
-
-def _get_server(call: Call) -> Server:
-    server = call.server
-    assert isinstance(server, Server)
-    return server
-
-
-def _answer_call(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") -> dict[str, Any]:
-    """Return the result of a call that ended within the grace. Raises its error."""
-    if execution.cancelled():
-        raise Overloaded(SHUTDOWN_MESSAGE)
-    ended = execution.result()
-    if ended.problem is not None:
-        raise ended.problem
-    if ended.result is not None:
-        return ended.result
-    assert attempt.conversation is not None  # only its questions end an attempt without a result
-    return attempt.conversation.build_round()

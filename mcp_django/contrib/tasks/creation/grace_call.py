@@ -1,0 +1,103 @@
+"""Calls in the grace: a plain result if the tool ends within it, a question of the call, or a task."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
+from mcp_django.contrib.tasks.backend import TaskBackend
+from mcp_django.contrib.tasks.creation.stored_call import TASK_KEY, StoredCall
+from mcp_django.contrib.tasks.creation.task_rows import build_task_row, get_grace, get_ttl, start_task_of_call
+from mcp_django.contrib.tasks.models import Task, TaskOrigin
+from mcp_django.contrib.tasks.options import TaskSettings, get_settings
+from mcp_django.contrib.tasks.rows import leases, store
+from mcp_django.extensions import Call, Tool
+from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
+from mcp_django.server.context.conversation import ReplayConversation
+from mcp_django.server.ports import Overloaded
+from mcp_django.server.server import Server
+
+
+class GraceCall:
+    """A call that gets a plain result if its tool ends within the grace, and becomes a task otherwise.
+
+    A question within the grace is asked by the call itself: the task is created in the last round. A backend that
+    runs the tool in this process needs no row for that. With others the call waits for the row (`StoredCall`).
+    """
+
+    def __init__(self, call: Call, tool: Tool, arguments: dict[str, Any]) -> None:
+        self._call = call
+        self._tool = tool
+        self._arguments = arguments
+
+    async def run(self, backend: TaskBackend) -> Task | dict[str, Any]:
+        """Return the row of a new task, or the body of the result.
+
+        Raises the errors of the tool, and Overloaded.
+        """
+        call, tool = self._call, self._tool
+        conversation: ReplayConversation = call.era.start_conversation(call)
+        if tool.single_use_state:
+            await conversation.consume_state()
+        rounds, settings, grace = conversation.get_state(), get_settings(), get_grace(tool)
+        stored = StoredCall(call, conversation, grace)
+        if TASK_KEY in rounds:
+            return await stored.resume(rounds[TASK_KEY])
+        task = build_task_row(
+            call, tool, self._arguments, origin=TaskOrigin.EXTENSION, rounds=rounds, ttl=get_ttl(tool)
+        )
+
+        attempt = Attempt(task, _get_server(call), call.principal, base=rounds)
+        attempt.binding = conversation.binding
+        execution = backend.begin(attempt) if grace > 0 else None
+        if execution is None:
+            await start_task_of_call(backend, task)
+            return await stored.wait(task)
+
+        try:
+            await asyncio.wait([execution], timeout=grace)
+            if execution.done():
+                return _answer_call(attempt, execution)
+            await self._store(attempt, settings)
+        except BaseException:
+            execution.cancel()
+            raise
+        backend.supervise(attempt, execution)
+        return task
+
+    async def _store(self, attempt: Attempt, settings: TaskSettings) -> None:
+        """Insert the row of an attempt that is running already."""
+        task, now = attempt.task, timezone.now()
+        task.worker = leases.create_worker_name()
+        task.attempts = 1
+        task.heartbeat = now
+        task.lease_expires = now + timedelta(seconds=settings.lease)
+        task.created = task.updated = now
+        task.expires = now + timedelta(milliseconds=task.ttl_ms)
+        steps = dict(attempt.unsaved_steps)
+        await store.run_on_rows(store.create, task, steps, settings)
+        attempt.is_stored = True
+        for key, value in attempt.unsaved_steps.items():
+            if key not in steps:  # it ended while the row was inserted
+                await store.run_on_rows(store.record_step, task.pk, key, value)
+
+
+def _get_server(call: Call) -> Server:
+    server = call.server
+    assert isinstance(server, Server)
+    return server
+
+
+def _answer_call(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") -> dict[str, Any]:
+    """Return the result of a call that ended within the grace. Raises its error."""
+    if execution.cancelled():
+        raise Overloaded(SHUTDOWN_MESSAGE)
+    ended = execution.result()
+    if ended.problem is not None:
+        raise ended.problem
+    if ended.result is not None:
+        return ended.result
+    assert attempt.conversation is not None  # only its questions end an attempt without a result
+    return attempt.conversation.build_round()
