@@ -19,6 +19,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from uv import find_uv_bin
+
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 RECORDS = ROOT / "build/release"
@@ -65,9 +67,9 @@ def make_tools() -> None:
 
 
 def install(environment: Path, *requirements: str) -> None:
-    """Install requirements into an environment, with the pip of this one."""
-    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin/python"), "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "-qq", "--no-input", *requirements], check=True)
+    """Install requirements into an environment, with the uv of this one."""
+    uv = [find_uv_bin(), "--quiet", "pip", "install", "--python", str(environment / "bin/python")]
+    subprocess.run([*uv, *requirements], check=True)
 
 
 def check_distributions(distributions: list[Path]) -> None:

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uv import find_uv_bin
+
 from tests.conformance.__main__ import say
 from tests.conformance.npm import cache_directory, installed_package, installed_tool
 
@@ -162,8 +164,8 @@ def client_python(directory: str, *requirements: str) -> str:
     with installing:
         if not (marker.is_file() and marker.read_text() == wanted and python.exists()):
             say(f"Installing {wanted} into {home}")
-            output([sys.executable, "-m", "venv", "--clear", str(home)], dict(os.environ))
-            install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
+            output([sys.executable, "-m", "venv", "--clear", "--without-pip", str(home)], dict(os.environ))
+            install = [find_uv_bin(), "--quiet", "pip", "install", "--python", str(python), *requirements]
             output(install, dict(os.environ), limit=600)
             marker.write_text(wanted)
     return str(python)
