@@ -1,14 +1,11 @@
 """Admin pages of recorded calls: list, search, filters, one call, and export."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.views.main import ChangeList
-from django.contrib.auth import get_user_model
 from django.contrib.contenttypes.models import ContentType
-from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.formats import number_format
@@ -17,7 +14,10 @@ from django.utils.translation import gettext_lazy as _
 from mcp_django.admin.base import BaseAdmin, ServerFilter
 from mcp_django.contrib.control_room.export import iter_lines
 from mcp_django.contrib.control_room.models import CallLogEntry
+from mcp_django.contrib.control_room.pages.callers import load_user_names
+from mcp_django.contrib.control_room.pages.room import ControlRoomAdmin
 
+__all__ = ["CallLogEntryAdmin", "ControlRoomAdmin"]
 CONTENT_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl; charset=utf-8"}
 
 
@@ -89,7 +89,7 @@ class CallLogEntryAdmin(BaseAdmin):
         """Return the name of the user, or the primary key of a user without a row."""
         names = getattr(record, "user_names", None)
         if names is None:
-            names = load_user_names([record])
+            names = load_user_names([record.user_key])
         return names.get(record.user_key, record.user_key) or "-"
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -126,18 +126,6 @@ class CallLogEntryList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        names = load_user_names(self.result_list)
+        names = load_user_names(record.user_key for record in self.result_list)
         for record in self.result_list:
             record.user_names = names
-
-
-def load_user_names(records: Iterable[CallLogEntry]) -> dict[str, str]:
-    """Return the names of users by their primary keys as text."""
-    model = get_user_model()
-    keys = []
-    for key in {record.user_key for record in records} - {""}:
-        try:
-            keys.append(model._meta.pk.to_python(key))
-        except ValidationError:
-            continue  # a key of another user model
-    return {str(user.pk): user.get_username() for user in model._default_manager.filter(pk__in=keys)}

@@ -69,6 +69,16 @@ class CallRollup(models.Model):
         return f"{self.method} {self.name} {self.outcome}"
 
 
+class ControlRoom(CallRollup):
+    """Page of the control room, whose permission opens it. It has no rows of its own."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ("view",)
+        verbose_name = _("control room")
+        verbose_name_plural = _("control room")
+
+
 class UsageRollup(models.Model):
     """Count of the calls of one caller and name in an hour, by process."""
 

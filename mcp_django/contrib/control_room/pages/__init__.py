@@ -1,0 +1,1 @@
+"""Pages of the control room in the admin."""

@@ -1,0 +1,123 @@
+"""Control room: the page with figures, tools and callers, and its fragments."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
+
+from mcp_django import wiring
+from mcp_django.admin.base import BaseAdmin
+from mcp_django.contrib.control_room.models import ControlRoom
+from mcp_django.contrib.control_room.pages.callers import load_callers
+from mcp_django.contrib.control_room.pages.figures import SpanFigures, load_figures
+from mcp_django.contrib.control_room.pages.line_charts import LineChart, Series
+from mcp_django.contrib.control_room.pages.time_spans import SPANS, TimeSpan, get_span
+
+MAX_SHOWN_TARGETS = 200
+
+
+@admin.register(ControlRoom)
+class ControlRoomAdmin(BaseAdmin):
+    """Pages of the control room. Its model has no rows of its own."""
+
+    can_add = False
+    can_change = False
+    can_delete = False
+
+    def get_urls(self) -> list[URLPattern]:
+        """Return the URLs of the page and of its fragments. Rows have no pages."""
+        prefix = f"{self.opts.app_label}_{self.opts.model_name}"
+        return [
+            path(pattern, self.admin_site.admin_view(view), name=f"{prefix}_{name}")
+            for pattern, view, name in (
+                ("", self.changelist_view, "changelist"),
+                ("figures/", self.figures_view, "figures"),
+            )
+        ]
+
+    def check_view_permission(self, request: HttpRequest) -> None:
+        """Raise PermissionDenied if the user may not open the pages."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Show the page."""
+        self.check_view_permission(request)
+        context = self.build_room_context(request, title=capfirst(str(self.opts.verbose_name)))
+        context |= self._build_figures_context(context)
+        return TemplateResponse(request, "mcp_control_room/room.html", context | (extra_context or {}))
+
+    def figures_view(self, request: HttpRequest) -> HttpResponse:
+        """Return the part of the page that changes."""
+        self.check_view_permission(request)
+        context = self.build_room_context(request)
+        context |= self._build_figures_context(context)
+        response = TemplateResponse(request, "mcp_control_room/figures.html", context)
+        response["Cache-Control"] = "no-store"
+        return response
+
+    def build_room_context(self, request: HttpRequest, **context: Any) -> dict[str, Any]:
+        """Return the context that all pages share: time span, server, and the links to others."""
+        span = get_span(request.GET.get("span"))
+        aliases = wiring.list_aliases()
+        server = request.GET.get("server", "")
+        server = server if server in aliases else ""
+        query = f"span={span.name}" + (f"&server={server}" if server else "")
+        return self.build_context(
+            request,
+            span=span,
+            spans=SPANS.values(),
+            server=server,
+            servers=aliases if len(aliases) > 1 else (),
+            query=query,
+            home_url=reverse(f"{self.admin_site.name}:index"),
+            room_url=self.get_url("changelist"),
+            figures_url=f"{self.get_url('figures')}?{query}",
+            **context,
+        )
+
+    def _build_figures_context(self, context: dict[str, Any]) -> dict[str, Any]:
+        span: TimeSpan = context["span"]
+        filters = {"server": context["server"]} if context["server"] else {}
+        figures = load_figures(span, **filters)
+        callers = load_callers(min(figures.points), **filters)
+        return {
+            "as_of": timezone.now(),
+            "total": figures.total,
+            "callers": callers,
+            "charts": build_charts(figures, span),
+            "tools": figures.list_targets(tools=True)[:MAX_SHOWN_TARGETS],
+            "others": figures.list_targets(tools=False)[:MAX_SHOWN_TARGETS],
+        }
+
+
+def build_charts(figures: SpanFigures, span: TimeSpan) -> list[LineChart]:
+    """Return the charts of a time span: calls by outcome, and durations."""
+    labels = [span.format_start(start) for start in figures.points]
+    points = list(figures.points.values())
+    return [
+        LineChart(
+            _("Calls by outcome"),
+            labels,
+            [
+                Series("first", _("Successful"), [point.count - point.failed for point in points]),
+                Series("second", _("Failed"), [point.failed - point.bugs for point in points]),
+                Series("third", _("Bugs"), [point.bugs for point in points]),
+            ],
+        ),
+        LineChart(
+            _("Durations in milliseconds"),
+            labels,
+            [
+                Series("first", _("Half of the calls"), [point.median for point in points]),
+                Series("second", _("95 %"), [point.percentile_95 for point in points]),
+                Series("third", _("99 %"), [point.percentile_99 for point in points]),
+            ],
+        ),
+    ]

@@ -1,0 +1,55 @@
+"""The control room in a browser, under a strict policy: narrow and wide, light and dark, live."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+from pytest_django.fixtures import Settings
+
+from mcp_django.contrib import control_room
+from tests.browser.test_strict_policy import OF_DJANGO, boss, check, page, site_url, strict_server
+from tests.contrib.control_room.test_rows import make_rollup, make_usage
+
+__all__ = ["boss", "page", "site_url", "strict_server"]
+ROOM = "/admin/mcp_control_room/controlroom/"
+
+
+@pytest.fixture
+def room(page: Page, settings: Settings) -> Page:
+    """The browser of an administrator, and calls of the last minutes."""
+    static = Path(control_room.__file__).with_name("static") / "mcp_control_room"
+    Path(settings.STATIC_ROOT, "mcp_control_room").symlink_to(static, target_is_directory=True)
+    now = timezone.now().replace(second=0, microsecond=0)
+    for past in range(20):
+        make_rollup(now - timedelta(minutes=past), count=past + 3, name=f"a_tool_with_a_long_name_{past % 3}")
+    make_rollup(now - timedelta(minutes=2), count=2, outcome="bug")
+    make_usage(now.replace(minute=0), client="a-client", user_key="1")
+    return page
+
+
+def test_the_room_is_usable_and_live(room: Page) -> None:
+    room.clock.install()
+    room.goto(ROOM)
+    room.locator("summary").first.click()
+    check(room, ignored=OF_DJANGO)
+
+    make_rollup(timezone.now().replace(second=0, microsecond=0), count=1000, process="b")
+    room.clock.run_for(6000)
+    expect(room.locator("[data-tile=calls] strong")).to_contain_text("1.252")
+    assert room.locator("details[open]").count() == 1
+
+    live = room.locator("[data-live]")
+    room.context.set_offline(True)
+    room.clock.run_for(6000)
+    expect(live).to_have_class("room-live lost")
+    room.context.set_offline(False)
+    room.clock.run_for(6000)
+    expect(live).to_have_class("room-live")
+
+    live.get_by_role("button").press("Enter")
+    requests = []
+    room.on("request", lambda request: requests.append(request.url))
+    room.clock.run_for(20_000)
+    assert requests == []

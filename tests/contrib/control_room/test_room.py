@@ -1,0 +1,132 @@
+"""The page of the control room: its figures, its statements and its permission."""
+
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from mcp_django.contrib.control_room.models import CallRollup, Period
+from mcp_django.contrib.control_room.pages.figures import load_figures
+from mcp_django.contrib.control_room.pages.line_charts import LineChart, Series
+from mcp_django.contrib.control_room.pages.time_spans import SPANS
+from mcp_django.contrib.control_room.recording.counts import ProcessCounts
+from mcp_django.contrib.control_room.recording.entries import CallEntry
+from mcp_django.contrib.control_room.recording.maintenance import merge_rollups
+from mcp_django.contrib.control_room.recording.writer import RowWriter
+from mcp_django.observability import Outcome
+from tests.contrib.control_room.conftest import make_caller
+from tests.contrib.control_room.test_record_admin import log_in
+from tests.contrib.control_room.test_rows import make_rollup
+
+pytestmark = pytest.mark.django_db
+ROOM = "admin:mcp_control_room_controlroom_changelist"
+FIGURES = "admin:mcp_control_room_controlroom_figures"
+ADA, BOB = make_caller("ada"), make_caller("bob")
+
+
+def write_calls(entries: Iterable[CallEntry], process: str = "a") -> None:
+    counts = ProcessCounts()
+    for entry in entries:
+        counts.add(entry)
+    RowWriter(process).write(counts, [])
+
+
+def build_call(number: int, at: float) -> CallEntry:
+    """One of 1,000 calls: every 50th fails, every 100th with a bug; the durations are 1 to 1000 ms."""
+    outcome = Outcome.OK if number % 50 else Outcome.TOOL_ERROR if number % 100 else Outcome.BUG
+    tool = "greet" if number <= 700 else "search"
+    caller = ADA if number % 4 else BOB
+    return CallEntry(at, "default", "tools/call", tool, outcome, number / 1000, caller, None)
+
+
+def read_tiles(page: str) -> dict[str, str]:
+    return dict(re.findall(r'data-tile="([\w-]+)"[^>]*><strong>([^<]*)</strong>', page))
+
+
+def read_rows(page: str, name: str) -> list[list[str]]:
+    table = re.search(rf'<div class="room-scroll"[^>]* id="{name}"><table>(.*?)</table>', page, re.DOTALL)
+    assert table is not None
+    rows = re.findall(r"<tr>(.*?)</tr>", table[1], re.DOTALL)[1:]
+    return [[re.sub(r"<[^>]*>", "", cell).strip() for cell in re.split(r"</t[hd]>", row)[:-1]] for row in rows]
+
+
+def test_known_calls_equal_tiles_charts_tools_and_callers() -> None:
+    now = timezone.now().timestamp()
+    write_calls(build_call(number, now) for number in range(1, 501))
+    write_calls((build_call(number, now - 60) for number in range(501, 1001)), "b")
+    page = log_in("view_controlroom").get(reverse(ROOM)).content.decode().replace("\N{NO-BREAK SPACE}", " ")
+
+    tiles = read_tiles(page)
+    assert {name: tiles[name] for name in ("calls", "failed", "bugs", "callers")} == {
+        "calls": "1,000",
+        "failed": "20",
+        "bugs": "10",
+        "callers": "2",
+    }
+    assert 362 < float(tiles["median"].split()[0]) <= 512  # the bounds of the bucket of 500 ms
+    assert 724 < float(tiles["percentile-95"].split()[0]) <= 1024
+    assert [row[:4] for row in read_rows(page, "tools")] == [
+        ["greet", "700", "14 (2.0 %)", "7"],
+        ["search", "300", "6 (2.0 %)", "3"],
+    ]
+    assert [row[3:5] for row in read_rows(page, "callers")] == [["750", "10 (1.3 %)"], ["250", "10 (4.0 %)"]]
+    table = re.findall(r'<tr><th scope="row">[\d:]+</th>(.*?)</tr>', page)[:2]
+    assert [re.findall(r">([\d,]+)<", row) for row in table] == [["490", "5", "5"], ["490", "5", "5"]]
+
+
+def test_hours_that_are_not_summed_yet_come_from_their_minutes() -> None:
+    now = timezone.now().timestamp()
+    for hours in (0, 1, 5):
+        write_calls([build_call(1, now - 3600 * hours)], f"process{hours}")
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=20)
+    make_rollup(hour, count=7, period=Period.HOUR, process="")
+    merge_rollups()
+    assert CallRollup.objects.filter(period=Period.HOUR).count() == 2
+    figures = load_figures(SPANS["week"])
+    assert figures.total.count == 9  # five hours ago is before the last summed hour, and has no sum
+    assert [point.count for point in figures.points.values() if point.count] == [7, 1, 1]
+
+
+def test_the_page_reads_a_bounded_number_of_statements(django_assert_max_num_queries: Any) -> None:
+    now = timezone.now().timestamp()
+    users = [User.objects.create(username=f"user{number}") for number in range(20)]
+    write_calls(
+        CallEntry(
+            now, "default", "tools/call", f"tool{number}", Outcome.OK, 0.1, make_caller(str(number), user=user), None
+        )
+        for number, user in enumerate(users)
+    )
+    browser = log_in("view_controlroom")
+    with django_assert_max_num_queries(12):
+        page = browser.get(reverse(FIGURES), {"span": "week"}).content.decode()
+    assert "user19" in page
+    assert "tool19" in page
+
+
+def test_the_pages_need_their_permission() -> None:
+    browser = log_in("view_calllogentry")
+    assert browser.get(reverse(ROOM)).status_code == 403
+    assert browser.get(reverse(FIGURES)).status_code == 403
+    assert Client().get(reverse(ROOM)).status_code == 302
+
+
+def test_made_up_names_and_values_of_the_address_change_nothing() -> None:
+    page = log_in("view_controlroom").get(reverse(ROOM), {"span": "<year>", "server": "<none>"}).content.decode()
+    assert "&lt;year" not in page
+    assert "&lt;none" not in page
+    assert 'data-seconds="5"' in page
+
+
+def test_a_chart_has_round_values_gaps_and_a_text_for_each_point() -> None:
+    chart = LineChart("Calls", ["10:00", "10:01", "10:02"], [Series("first", "OK", [3, None, 7])])
+    assert [line.label for line in chart.grid] == ["0", "2", "4", "6", "8"]
+    assert chart.paths[0][1].count("M") == 2
+    assert chart.points[1].text == "10:01\nOK: -"
+    assert chart.rows == [("10:02", ["7"]), ("10:00", ["3"])]
+    assert [line.label for line in LineChart("Calls", [], [Series("first", "OK", [])]).grid] == ["0", "1"]
