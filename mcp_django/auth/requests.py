@@ -129,6 +129,12 @@ def get_client_address(peer: str | None, headers: Headers | None, proxies: int |
     return _normalize(peer or "") or UNKNOWN_ADDRESS
 
 
+def find_client_address(peer: str | None, headers: Headers | None) -> str | None:
+    """Return the client's address as `get_client_address` does, or None if it is unknown."""
+    address = get_client_address(peer, headers)
+    return None if address == UNKNOWN_ADDRESS else address
+
+
 def _is_private(peer: str) -> bool:
     try:
         parsed = ip_address(peer.partition("%")[0])

@@ -110,6 +110,7 @@ class LegacySSEEndpoint(HTTPEndpoint):
             url_kwargs=request.url_kwargs,
             make_request=request.make_request,
             context=request.context,
+            network=request.network,
             eras=frozenset({Era.HANDSHAKE}),
         )
         stream = LegacySSEStream(

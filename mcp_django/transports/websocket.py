@@ -26,6 +26,7 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, TransportRefusal
 from mcp_django.protocol.headers import Headers
 from mcp_django.runtime.database_failures import report_database_error
+from mcp_django.server.calls.call import NetworkInfo
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.transports.connection.connection import DuplexConnection, open_connection
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
@@ -193,6 +194,7 @@ class WebSocketAcceptor:
             url_kwargs=kwargs,
             make_request=make_request,
             context=context,
+            network=NetworkInfo("tcp", "websocket", None, *(client or (None, None))),
             sends_pings=True,
         )
         return open_connection(services, principal, options), subprotocol

@@ -16,7 +16,7 @@ from django.middleware.locale import LocaleMiddleware
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
-from mcp_django.auth.requests import AuthRequest
+from mcp_django.auth.requests import AuthRequest, find_client_address
 from mcp_django.conf.options import Limits, ServerSettings
 from mcp_django.conf.project import middleware
 from mcp_django.exceptions import translate
@@ -27,6 +27,7 @@ from mcp_django.protocol.revisions import Era
 from mcp_django.protocol.types import Implementation
 from mcp_django.providers.stored import StoredProvider
 from mcp_django.runtime.calls.idempotency import DatabaseIdempotencyStore
+from mcp_django.runtime.calls.metrics import create_call_metrics
 from mcp_django.runtime.calls.observer import SignalCallObserver
 from mcp_django.runtime.calls.pending_requests import EventLogPendingRequests
 from mcp_django.runtime.calls.tracing import create_tracer
@@ -184,7 +185,7 @@ def _create_ports(alias: str) -> Ports:
         ),
         translate_exception=translate,
         report_unavailability=report_database_failure,
-        observer=SignalCallObserver(get_executor(), create_tracer()),
+        observer=SignalCallObserver(get_executor(), create_tracer(find_client_address), create_call_metrics()),
         background=get_background_slots(),
         add_shutdown_callback=lambda work: get_lifecycle().add_cleanup(work),
         change_feed=EventLogChangeFeed(

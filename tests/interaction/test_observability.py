@@ -262,6 +262,7 @@ async def test_a_line_names_the_trace(either, lines) -> None:
     assert f"trace_id={TRACE}" in lines()[0]
 
 
+@contract
 async def test_a_call_is_a_span_below_the_client_s(either, transport, monkeypatch) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -275,5 +276,7 @@ async def test_a_call_is_a_span_below_the_client_s(either, transport, monkeypatc
     assert trace.format_trace_id(span.context.trace_id) == TRACE
     assert trace.format_span_id(span.parent.span_id) == SPAN
     assert span.attributes is not None
-    assert span.attributes.get("network.protocol.name") == ("http" if transport.has_headers else None)
+    network = span.attributes.get("network.transport"), span.attributes.get("network.protocol.name")
+    expected = {"stdio": ("pipe", None), "websocket": ("tcp", "websocket")}
+    assert network == expected.get(transport.name, ("tcp", "http"))
     assert span.attributes["mcp_django.principal"] == "tests|alice|"

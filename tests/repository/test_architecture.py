@@ -126,7 +126,12 @@ DOORS = {
     "msgspec": ("schema/",),
     "oauth2_provider": ("contrib/oauth/",),
     "oauthlib": ("contrib/oauth/",),
-    "opentelemetry": ("runtime/calls/tracing", "contrib/tasks/rows/metrics"),
+    "opentelemetry": (
+        "client/session/telemetry",
+        "contrib/tasks/rows/metrics",
+        "runtime/calls/metrics",
+        "runtime/calls/tracing",
+    ),
     "orjson": ("protocol/",),
     "psycopg": ("runtime/",),
     # The guest declares its tools as projects do; the SDK's metadata of clients has pydantic's URLs.

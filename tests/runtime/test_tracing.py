@@ -18,11 +18,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from mcp_django import Context, MCPError, Server, ToolError
 from mcp_django.lowlevel import Handlers
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.headers import Headers
 from mcp_django.runtime.calls import tracing as module
 from mcp_django.runtime.calls.observer import SignalCallObserver
 from mcp_django.runtime.calls.tracing import CallTracer, create_tracer
-from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.call import PIPE, Connection, NetworkInfo
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import PendingResponse
 from mcp_django.server.ports import Overloaded
@@ -105,6 +106,7 @@ def traced(recording: Recording, **given: Any) -> Server:
             "bug": RuntimeError("swordfish"),
             "protocol": MCPError("no"),
             "overloaded": Overloaded(),
+            "invalid": InvalidParams("no such room"),
         }[how]
 
     @server.tool(timeout=5)
@@ -288,14 +290,15 @@ async def test_a_span_says_what_was_called(version: str, recording: Recording) -
 async def test_a_span_says_how_it_ended(subtests: pytest.Subtests, recording: Recording, clock: Clock) -> None:
     for version in (HANDSHAKE, STATELESS):
         peer = PipelineClient(traced(recording), version=version)
-        for name, arguments, outcome, error in [
-            ("plain", {}, "ok", None),
-            ("fail", {"how": "tool"}, "tool_error", "tool_error"),
-            ("fail", {"how": "bug"}, "bug", "tool_error"),
-            ("fail", {"how": "protocol"}, "error", "-32603"),
-            ("fail", {"how": "overloaded"}, "overloaded", "-32603"),
-            ("slow", {}, "timeout", "tool_error"),
-            ("unknown", {}, "error", "-32602"),
+        for name, arguments, outcome, error, code in [
+            ("plain", {}, "ok", None, None),
+            ("fail", {"how": "tool"}, "tool_error", "tool_error", None),
+            ("fail", {"how": "bug"}, "bug", "tool_error", None),
+            ("fail", {"how": "protocol"}, "error", "-32603", "-32603"),
+            ("fail", {"how": "overloaded"}, "overloaded", "-32603", "-32603"),
+            ("fail", {"how": "invalid"}, "error", None, "-32602"),
+            ("slow", {}, "timeout", "tool_error", None),
+            ("unknown", {}, "error", None, "-32602"),
         ]:
             with subtests.test(version=version, name=name, arguments=arguments):
                 recording.clear()
@@ -307,12 +310,55 @@ async def test_a_span_says_how_it_ended(subtests: pytest.Subtests, recording: Re
                 attributes = dict(span.attributes or {})
                 assert attributes["mcp_django.outcome"] == outcome
                 assert attributes.get("error.type") == error
-                status = error if error and error.startswith("-") else None
-                assert attributes.get("rpc.response.status_code") == status
+                assert attributes.get("rpc.response.status_code") == code
                 assert span.status.status_code is (trace.StatusCode.ERROR if error else trace.StatusCode.UNSET)
-                assert span.status.description is None
+                assert span.status.description == ("no" if arguments.get("how") == "protocol" else None)
                 assert ("mcp_django.reference" in attributes) is (outcome == "bug")
                 assert "swordfish" not in span.to_json()
+
+
+async def test_a_span_has_the_network_and_the_address_of_the_client(
+    subtests: pytest.Subtests, recording: Recording
+) -> None:
+    def get_address(peer: str | None, headers: Headers | None) -> str | None:
+        return peer if not headers else headers[b"x-forwarded-for"].decode()
+
+    server = traced(recording)
+    outside = ports()
+    observer = SignalCallObserver(outside.executor, CallTracer(get_address))
+    server.bind(ports(executor=outside.executor, observer=observer))
+    client = PipelineClient(server, version=HANDSHAKE)
+    forwarded = Headers([(b"x-forwarded-for", b"2001:db8::/64")])
+    tcp = {"network.transport": "tcp"}
+    for network, headers, expected in [
+        (None, None, {}),
+        (PIPE, None, {"network.transport": "pipe"}),
+        (
+            NetworkInfo("tcp", "http", "1.1", "192.0.2.7", 5000),
+            Headers([]),
+            {
+                **tcp,
+                "network.protocol.name": "http",
+                "network.protocol.version": "1.1",
+                "client.address": "192.0.2.7",
+                "client.port": 5000,
+            },
+        ),
+        (
+            NetworkInfo("tcp", "websocket", None, "10.0.0.1", 5000),
+            forwarded,
+            {**tcp, "network.protocol.name": "websocket", "client.address": "2001:db8::/64"},
+        ),
+    ]:
+        with subtests.test(network=network):
+            recording.clear()
+            connection = Connection(client.principal, headers=headers, network=network, session=client.session)
+            message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            answer = client.pipeline.handle(client.pipeline.handshake, message, connection, Outbox())
+            assert isinstance(answer, PendingResponse)
+            await answer.run
+            found = recording.one().attributes or {}
+            assert {name: value for name, value in found.items() if name.startswith(("network", "client"))} == expected
 
 
 async def test_a_cancelled_call_has_a_span_that_is_no_error(recording: Recording) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import copy
 import logging
 import os
+import time
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ from mcp_django.client.session.callbacks import ServerRequestCallbacks
 from mcp_django.client.session.handlers import LIST_NAMES, NotificationHandlers
 from mcp_django.client.session.session import ClientConnection
 from mcp_django.client.session.subscriptions import ClientSubscriptions
+from mcp_django.client.session.telemetry import ClientTelemetry
 from mcp_django.client.session.timing import STABLE_AFTER_SECONDS, Backoff
 
 logger = logging.getLogger("mcp_django.client")
@@ -78,6 +80,7 @@ class ConnectionManager:
     """The connection that is being opened, used or closed."""
     last_error: ClientError | None = None
     observer: ClientObserver = field(default_factory=ClientObserver)
+    telemetry: ClientTelemetry = field(init=False)
     _subscriptions: ClientSubscriptions | None = None
     _task: asyncio.Task[None] | None = None
     _ready: asyncio.Future[ClientConnection] | None = None
@@ -89,6 +92,7 @@ class ConnectionManager:
 
     def __post_init__(self) -> None:
         self._handlers.on_change = self.refresh_subscriptions
+        self.telemetry = ClientTelemetry(self._target)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -247,6 +251,7 @@ class ConnectionManager:
     async def _run_connection(self, connection: ClientConnection) -> ClientError:
         """Run one connection to its end and return the reason for the end."""
         self._attempt = connection
+        started_at = time.perf_counter()
         try:
             await connection.run(self._on_connected)
             failure = connection.failure or failures.build_connection_lost_error(self._options)
@@ -260,6 +265,8 @@ class ConnectionManager:
             connection.finished.set()
             self._attempt = None
             if self.current is connection:
+                seconds = time.perf_counter() - started_at
+                self.telemetry.record_session(seconds, connection.revision.version, connection.failure)
                 self.observer.on_disconnected()
 
         return failure

@@ -114,6 +114,7 @@ class RequestSender:
         observer, failure = self._manager.observer, None
         observer.on_request_started()
         started_at = time.perf_counter()
+        operation = self._manager.telemetry.start_operation(method, request_params)
         try:
             async with self.limit_time(timeout):
                 backoff = Backoff(self._options.max_retries if method in RETRYABLE_METHODS else 0)
@@ -122,8 +123,11 @@ class RequestSender:
                     started_at = time.perf_counter()  # The wait for a connection is not part of the request.
                     if connection.is_stateless and self._manager.log_level is not None:
                         request_params["_meta"].setdefault(types.LOG_LEVEL_META_KEY, self._manager.log_level)
+                    operation.set_revision(connection.revision.version)
                     try:
-                        return await self._send_once(connection, method, request_params, relay)
+                        result = await self._send_once(connection, method, request_params, relay)
+                        operation.set_result(result)
+                        return result
                     except ClientConnectionError as error:
                         delay = backoff.next_delay()
                         if delay is None or isinstance(error, AuthorizationNeeded | HandshakeError):
@@ -134,6 +138,7 @@ class RequestSender:
             failure = error
             raise
         finally:
+            operation.finish(failure)
             observer.on_request_finished(time.perf_counter() - started_at, failure)
 
     async def request(self, method: str, params: Mapping[str, Any], result: type[ResultT], **options: Any) -> ResultT:

@@ -15,6 +15,7 @@ from django.dispatch import Signal
 
 from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.protocol.errors import InternalError, MCPError, ResourceNotFound
+from mcp_django.runtime.calls.metrics import CallMetrics
 from mcp_django.runtime.calls.tracing import CallSpan, CallTracer
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.internal_errors import is_bug
@@ -65,11 +66,12 @@ def remove_outcome_recorder(recorder: OutcomeRecorder) -> None:
 class SignalCallObserver:
     """Implementation of `ports.Observer`.
 
-    `executor` runs synchronous receivers. `tracer` is None if tracing is unavailable.
+    `executor` runs synchronous receivers. `tracer` and `metrics` are None if OpenTelemetry is unavailable.
     """
 
     executor: Executor
     tracer: CallTracer | None = None
+    metrics: CallMetrics | None = None
 
     def observe(self, call: Call) -> CallObservation | None:
         tracer = self.tracer
@@ -82,6 +84,8 @@ class SignalCallObserver:
         """Log a call on `mcp_django.calls`, and pass it to the recorders. Notifications are logged at DEBUG."""
         for recorder in _recorders:
             recorder(call, outcome, error)
+        if self.metrics is not None and self.metrics.is_active(call.started_at):
+            _call_safely(self.metrics.record_call, call, outcome, get_error_code(call, error))
         level = _INFO if outcome is _OK else LOG_LEVELS.get(outcome, _INFO)
         if not call_logger.isEnabledFor(level):
             return
@@ -150,7 +154,7 @@ class _SignalObservation:
             )
         finally:
             if self._span is not None:
-                _call_safely(self._span.finish, outcome, get_error_code(self._call, error))
+                _call_safely(self._span.finish, outcome, get_error_code(self._call, error), error)
 
     async def _send_signal(self, signal: Signal, **arguments: Any) -> None:
         """Send a signal and wait for its receivers.

@@ -1,8 +1,8 @@
 """OpenTelemetry tracing: a span for each call, as child of the client's span.
 
-The attributes follow its semantic conventions for the Model Context
-Protocol (https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/, server spans). Further attributes hold the principal,
-the outcome and the reference of a bug. Arguments and results are optional in the conventions and are not recorded.
+The attributes follow its semantic conventions for the Model Context Protocol (`telemetry_attributes`). Further
+attributes hold the principal, the outcome and the reference of a bug. Arguments and results are optional in the
+conventions and are not recorded.
 """
 
 from __future__ import annotations
@@ -20,8 +20,18 @@ except ImportError:
 else:
     IS_INSTALLED = True
 
+from mcp_django.protocol.errors import MCPError
 from mcp_django.protocol.meta import BAGGAGE, TRACEPARENT, TRACESTATE
 from mcp_django.protocol.trace_context import find_carrier
+from mcp_django.runtime.calls.telemetry_attributes import (
+    TARGET_ATTRIBUTES,
+    AddressFunction,
+    get_client_attributes,
+    get_error_description,
+    get_error_type,
+    get_method_name,
+    get_network_attributes,
+)
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.log_sanitizer import (
     get_call_id_label,
@@ -30,25 +40,21 @@ from mcp_django.server.calls.log_sanitizer import (
     get_target_label,
     sanitize_label,
 )
-from mcp_django.server.ports import Outcome
+from mcp_django.server.ports import Outcome, Overloaded
 
 PROVIDER_CHECK_INTERVAL_SECONDS = 1.0
 """Seconds between two checks for a configured tracer provider."""
 MAX_FIELD_CHARACTERS = 512
 """Maximum length of fields for propagators other than W3C's, in characters."""
-TARGET_ATTRIBUTES = {
-    "tools/call": "gen_ai.tool.name",
-    "prompts/get": "gen_ai.prompt.name",
-    "resources/read": "mcp.resource.uri",
-}
-UNKNOWN_METHOD = "_OTHER"
 _W3C_FIELDS = frozenset({TRACEPARENT, TRACESTATE, BAGGAGE})
-_SUCCESS_OUTCOMES = frozenset({Outcome.OK, Outcome.INPUT_REQUIRED, Outcome.CANCELLED})
 
 
-def create_tracer() -> CallTracer | None:
-    """Return the tracer of calls, or None if OpenTelemetry is not installed."""
-    return CallTracer() if IS_INSTALLED else None
+def create_tracer(get_address: AddressFunction | None = None) -> CallTracer | None:
+    """Return the tracer of calls, or None if OpenTelemetry is not installed.
+
+    Without `get_address`, spans have no address of the client.
+    """
+    return CallTracer(get_address) if IS_INSTALLED else None
 
 
 def get_span_parent() -> str | None:
@@ -63,7 +69,8 @@ def get_span_parent() -> str | None:
 class CallTracer:
     """Factory of call spans, active as soon as a tracer provider is set."""
 
-    def __init__(self) -> None:
+    def __init__(self, get_address: AddressFunction | None = None) -> None:
+        self._get_address = get_address
         self._tracer: trace.Tracer | None = None
         self._next_check = 0.0
 
@@ -80,7 +87,7 @@ class CallTracer:
                 return None
             self._tracer = provider.get_tracer("mcp_django")
             self._next_check = 0.0
-        return CallSpan(self._tracer, call, context.get_current())
+        return CallSpan(self._tracer, call, context.get_current(), self._get_address)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -94,6 +101,7 @@ class CallSpan:
     _tracer: trace.Tracer
     _call: Call
     _transport_context: context.Context
+    _get_address: AddressFunction | None
     _is_named: bool = False
     _span: trace.Span | None = None
     _token: Token[context.Context] | None = None
@@ -102,14 +110,13 @@ class CallSpan:
         call = self._call
         parent, links = self._find_parent()
         links += _find_linked_spans(call)
-        is_known = call.method in call.revision.methods
         target = get_target_label(call) if call.method in ("tools/call", "prompts/get") else None
         self._is_named = target is None or _is_registered(call)
         span = self._span = self._tracer.start_span(
-            " ".join(filter(None, (call.method if is_known else UNKNOWN_METHOD, target if self._is_named else None))),
+            " ".join(filter(None, (get_method_name(call), target if self._is_named else None))),
             context=parent,
             kind=trace.SpanKind.SERVER,
-            attributes=_attributes(call),
+            attributes={**_attributes(call), **get_client_attributes(call, self._get_address)},
             links=links,
         )
 
@@ -118,8 +125,11 @@ class CallSpan:
             call.record.trace_id = trace.format_trace_id(span_context.trace_id)
         self._token = context.attach(trace.set_span_in_context(span, parent))
 
-    def finish(self, outcome: Outcome, code: int | None) -> None:
-        """End the span, if it was started."""
+    def finish(self, outcome: Outcome, code: int | None, error: MCPError | Overloaded | None) -> None:
+        """End the span, if it was started.
+
+        A mistake of the client is no error of the server: its span has the code, and no error status.
+        """
         call, span = self._call, self._span
         if span is None or self._token is None:
             return
@@ -133,9 +143,10 @@ class CallSpan:
             span.set_attribute("mcp_django.reference", call.record.reference)
         if code is not None:
             span.set_attribute("rpc.response.status_code", str(code))
-        if outcome not in _SUCCESS_OUTCOMES:
-            span.set_attribute("error.type", "tool_error" if code is None else str(code))
-            span.set_status(trace.StatusCode.ERROR)
+        error_type = get_error_type(outcome, code)
+        if error_type is not None:
+            span.set_attribute("error.type", error_type)
+            span.set_status(trace.StatusCode.ERROR, get_error_description(error))
         span.end()
 
     def _find_parent(self) -> tuple[context.Context, list[trace.Link]]:
@@ -198,6 +209,7 @@ def _attributes(call: Call) -> dict[str, str]:
     }
     if call.method in TARGET_ATTRIBUTES:
         attributes[TARGET_ATTRIBUTES[call.method]] = get_target_label(call)
-    if call.connection.headers is not None:
-        attributes |= {"network.transport": "tcp", "network.protocol.name": "http"}
-    return {name: text for name, text in attributes.items() if text is not None}
+    return {
+        **{name: text for name, text in attributes.items() if text is not None},
+        **get_network_attributes(call.connection.network),
+    }

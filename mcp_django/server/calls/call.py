@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import KW_ONLY, dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import MCPError, MissingClientCapability, ToolError
@@ -25,6 +25,24 @@ from mcp_django.server.primitives.base import MountView
 
 if TYPE_CHECKING:
     from mcp_django.server.calls.server_core import ServerCore
+
+
+class NetworkInfo(NamedTuple):
+    """Network of an exchange, in the words of OpenTelemetry."""
+
+    transport: str
+    """"tcp" or "pipe"."""
+    protocol: str | None = None
+    """"http" or "websocket"; None for a pipe."""
+    version: str | None = None
+    """Version of the protocol, such as "1.1" or "2"; None if the server does not report it."""
+    peer: str | None = None
+    """Address of the peer, which may be a proxy; None if the server does not report it."""
+    port: int | None = None
+    """Port of the peer."""
+
+
+PIPE = NetworkInfo("pipe")
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +72,8 @@ class Connection:
     """
     shared_calls: dict[jsonrpc.Id, Cancellable] | None = None
     """Running calls of all messages, which the client cancels by id; None for a single exchange."""
+    network: NetworkInfo | None = None
+    """Network of the exchange; None for calls within the process."""
 
     message_headers: Headers | None = field(init=False)
     """Headers of the message itself; None where the header rules do not apply."""

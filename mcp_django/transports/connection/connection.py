@@ -138,6 +138,7 @@ class DuplexConnection:
             url_kwargs=self._options.url_kwargs,
             make_request=self._options.make_request,
             shared_calls=self._calls,
+            network=self._options.network,
         )
         connection.subscriptions = self._subscriptions
         return connection

@@ -8,6 +8,7 @@ from typing import Any
 
 from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import Era
+from mcp_django.server.calls.call import NetworkInfo
 from mcp_django.server.ports import Principal
 from mcp_django.transports.credentials import Credential
 
@@ -53,5 +54,7 @@ class ConnectionOptions:
     """
     eras: frozenset[Era] = ALL_ERAS
     """Eras allowed on the connection."""
+    network: NetworkInfo | None = None
+    """Network of the connection; None within the process."""
     sends_pings: bool = False
     """True if pings are needed because the transport does not detect dead clients."""

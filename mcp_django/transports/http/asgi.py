@@ -70,6 +70,8 @@ class StreamableHTTPApp:
                 oversize,
                 context,
                 scope.get("scheme") or "http",
+                scope.get("http_version"),
+                client[1] if client else None,
             )
         )
 

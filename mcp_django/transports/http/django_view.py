@@ -75,6 +75,7 @@ def as_view(get_endpoint: Callable[[], HTTPEndpoint]) -> View:
                 oversize,
                 context,
                 request.scheme or "http",
+                *_read_network(request),
             )
         )
         if not isinstance(outcome, CallTask):
@@ -116,6 +117,16 @@ def read_headers(request: HttpRequest) -> Headers:
     return Headers(
         [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()]
     )
+
+
+def _read_network(request: HttpRequest) -> tuple[str | None, int | None]:
+    """Return the version of HTTP and the port of the client, each None if the server does not report it."""
+    if isinstance(request, ASGIRequest):
+        version = request.scope.get("http_version")
+    else:
+        version = str(request.META.get("SERVER_PROTOCOL", "")).partition("/")[2] or None
+    port = str(request.META.get("REMOTE_PORT", ""))
+    return version, int(port) if port.isdecimal() else None
 
 
 def _read_body(request: HttpRequest, limit: int) -> bytes:

@@ -230,7 +230,11 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
 
 def _create_connection(request: HTTPRequest, principal: Principal) -> Connection:
     return Connection(
-        principal, headers=request.headers, url_kwargs=request.url_kwargs, make_request=request.make_request
+        principal,
+        headers=request.headers,
+        url_kwargs=request.url_kwargs,
+        make_request=request.make_request,
+        network=request.network,
     )
 
 

@@ -9,6 +9,7 @@ from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol import sse
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
+from mcp_django.server.calls.call import NetworkInfo
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.transports.http.sse_body import SSESource
 from mcp_django.transports.security import HeaderPairs
@@ -67,6 +68,15 @@ class HTTPRequest(NamedTuple):
     """Context in which code of the project runs; None for an empty one."""
     scheme: str = "http"
     """URL scheme of the request, as reported by the server."""
+    http_version: str | None = None
+    """Version of HTTP, as reported by the server."""
+    peer_port: int | None = None
+    """Port of the client; None when the server does not provide it."""
+
+    @property
+    def network(self) -> NetworkInfo:
+        """Network of the request, for telemetry."""
+        return NetworkInfo("tcp", "http", self.http_version, self.peer, self.peer_port)
 
     def build_auth_request(self) -> AuthRequest:
         """Build the part of the request that authentication uses."""

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from mcp_django.server.calls.call import PIPE
 from mcp_django.server.ports import Principal
 from mcp_django.transports.connection.connection import DuplexConnection, open_connection
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
@@ -52,7 +53,7 @@ class StdioTransport:
         After the client has closed stdin, running calls are awaited; cancel this coroutine to stop them. Raises
         Overloaded, and leaves the descriptors open in that case.
         """
-        connection = open_connection(self._services, principal, ConnectionOptions(credential=credential))
+        connection = open_connection(self._services, principal, ConnectionOptions(credential=credential, network=PIPE))
         reader = LineReader(self._streams.stdin, self._limits.body)
         writer = LineWriter(self._streams.stdout)
         receiving = asyncio.create_task(self._receive(connection, reader))
