@@ -3,11 +3,13 @@
 Arguments, questions and results are not shown, because they hold the data of users.
 """
 
+from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.contrib import admin
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 from django.utils.timesince import timesince
@@ -18,6 +20,7 @@ from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.creation.task_rows import build_repetition, start_task_of_call
 from mcp_django.contrib.tasks.models import Task, TaskAttempt, TaskWorker
 from mcp_django.contrib.tasks.rows import store
+from mcp_django.contrib.tasks.rows.figures import TaskFigures, read_figures
 from mcp_django.contrib.tasks.rows.leases import is_worker_alive
 from mcp_django.contrib.tasks.upkeep import stop_cancelled_task
 from mcp_django.server.ports import Overloaded
@@ -39,8 +42,9 @@ class TaskAttemptInline(admin.TabularInline):  # type: ignore[type-arg]  # not g
 
 @admin.register(Task)
 class TaskAdmin(RowActionAdmin):
-    """List tasks. Cancel a task, or run it again, on its page."""
+    """List tasks with the figures of all. Cancel a task, or run it again, on its page."""
 
+    change_list_template = "mcp_tasks/task_change_list.html"
     can_add = False
     can_change = False
     list_display = ["tool", "status", "progress_text", "user", "created", "duration", "server", "queue", "attempts"]
@@ -77,6 +81,11 @@ class TaskAdmin(RowActionAdmin):
     action_name = "cancel"
     action_label = _("Cancel task")
     action_question = _("The tool stops, and its client is notified. This cannot be undone.")
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Show the list, with the figures of `manage.py mcp_taskhealth`."""
+        context = {"figures": list(_describe_figures(read_figures())), **(extra_context or {})}
+        return super().changelist_view(request, context)
 
     def is_action_available(self, row: Task) -> bool:
         return not row.is_terminal
@@ -120,6 +129,19 @@ class TaskAdmin(RowActionAdmin):
     def result_size(self, task: Task) -> str:
         """Return the size of the stored result."""
         return str(filesizeformat(len(task.result.encode()))) if task.result else "-"
+
+
+def _describe_figures(figures: TaskFigures) -> Iterator[tuple[Any, Any]]:
+    """Yield the labels and values of the figures."""
+    now = timezone.now()
+    yield _("Waiting"), figures.waiting
+    if figures.waiting:
+        yield _("Oldest waiting for"), timesince(now - timedelta(seconds=figures.oldest_waiting_seconds), now)
+    yield _("Running"), figures.running
+    yield _("Input required"), figures.input_required
+    yield _("Expired leases"), figures.expired_leases
+    yield _("Attempts lost in an hour"), figures.lost_attempts
+    yield _("Worker processes alive"), figures.workers
 
 
 @admin.register(TaskWorker)

@@ -1,6 +1,7 @@
 """Pages of tasks and workers in the admin."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -40,6 +41,21 @@ def test_the_list_shows_state_and_progress(browser: Client) -> None:
     page = browser.get(reverse("admin:mcp_tasks_task_changelist")).content.decode()
     assert "3 / 10 · Reading runways" in page
     assert "swordfish" not in page
+
+
+def test_the_list_shows_the_figures_of_all_tasks(browser: Client) -> None:
+    later = timezone.now() + timedelta(hours=1)
+    make_task(expires=later, updated=timezone.now() - timedelta(minutes=7))
+    make_task(expires=later, status=TaskStatus.INPUT_REQUIRED)
+    TaskWorker.objects.create(host="build-7", pid=42, concurrency=4)
+    url = reverse("admin:mcp_tasks_task_changelist")
+    page = " ".join(browser.get(url, {"status": "failed"}).content.decode().split())  # a filter has no effect on them
+    for figure in (
+        "Waiting: <strong>1",
+        "Oldest waiting for: <strong>7 minutes",
+        "Worker processes alive: <strong>1",
+    ):
+        assert figure in page
 
 
 def test_the_page_has_the_attempts_and_no_data_of_the_call(browser: Client) -> None:
