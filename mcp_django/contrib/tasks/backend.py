@@ -22,7 +22,10 @@ class TaskBackend:
     """A place where attempts run. `MCP["TASKS"]["BACKEND_OPTIONS"]` are its keyword arguments."""
 
     delivers_to_workers = True
-    """True if `enqueue` reaches processes other than the caller's, so that commands may enqueue."""
+    """True if `enqueue` sends a message to other processes, so that commands may enqueue.
+
+    Messages may be lost, so maintenance repeats those of tasks that wait for long.
+    """
 
     async def enqueue(self, task: Task) -> None:
         """Deliver a waiting task to `runner.run_attempt(task.pk)`, in any process.

@@ -13,7 +13,7 @@ from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
 from mcp_django.contrib.tasks.publishing import publish_change
 from mcp_django.contrib.tasks.rows import leases, store
-from mcp_django.contrib.tasks.upkeep import enqueue_task, stop_cancelled_task
+from mcp_django.contrib.tasks.upkeep import enqueue_task, start_maintenance, stop_cancelled_task
 from mcp_django.extensions import Call
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidParams, MCPError, MethodNotFound, MissingClientCapability
@@ -35,6 +35,7 @@ async def find_task(call: Call, id: str) -> Task:
 
     Raises InvalidParams for an id that is unknown, expired, or of another caller.
     """
+    start_maintenance()
     task = None
     if is_task_id(id):
         task = await store.run_on_rows(store.find, id, get_owner(call.root).digest)

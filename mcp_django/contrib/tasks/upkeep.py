@@ -6,18 +6,26 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from mcp_django.aio.loop_local import LoopLocal
+from mcp_django.aio.tasks import start_task, start_timer
 from mcp_django.contrib.tasks.attempts.executions import cancel_execution
-from mcp_django.contrib.tasks.backend import TaskBackend
+from mcp_django.contrib.tasks.backend import TaskBackend, get_backend
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import publish_change
 from mcp_django.contrib.tasks.rows import leases, store
+from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 
 logger = logging.getLogger("mcp_django.tasks")
 MAX_INTERVAL_SECONDS = 15.0
 """Maximum seconds between two searches for lost, forgotten and expired tasks."""
 FORGOTTEN_SECONDS = 15.0
 """Seconds after which a waiting task is enqueued again."""
+RESEND_SECONDS = 300.0
+"""Seconds between further deliveries to workers.
+
+A task may also wait for long because all workers are busy.
+"""
 DELETION_ROWS = 500
 """Rows that one statement deletes."""
 
@@ -40,6 +48,41 @@ def get_interval() -> float:
     return min(MAX_INTERVAL_SECONDS, get_settings().lease)
 
 
+class RegularMaintenance:
+    """Maintenance on one loop, at regular intervals from the first `start` on."""
+
+    def __init__(self) -> None:
+        self.is_started = False
+
+    def start(self) -> None:
+        """Maintain the tasks from now on. Idempotent."""
+        if not self.is_started:
+            self.is_started = True
+            self._schedule()
+
+    def _schedule(self) -> None:
+        start_timer(get_interval(), lambda: start_task(self._run()))
+
+    async def _run(self) -> None:
+        try:
+            await maintain_tasks(get_backend())
+        except Exception:
+            logger.exception("Maintenance of tasks failed; it is repeated")
+        self._schedule()
+
+
+_maintenance = LoopLocal(RegularMaintenance)
+
+
+def start_maintenance() -> None:
+    """Maintain the tasks regularly on the running loop, unless it ends with its request.
+
+    Each process that creates, serves or runs tasks does so, with each backend.
+    """
+    if not is_async_to_sync_loop():
+        _maintenance.get().start()
+
+
 async def maintain_tasks(backend: TaskBackend, *, enqueues: bool = True) -> MaintenanceCounts:
     """End lost attempts, enqueue tasks that no process runs, cancel expired tasks, and delete old rows.
 
@@ -47,10 +90,17 @@ async def maintain_tasks(backend: TaskBackend, *, enqueues: bool = True) -> Main
     """
     before = timezone.now() - timedelta(seconds=FORGOTTEN_SECONDS)
     lost = await store.run_on_rows(leases.end_lost_attempts)
-    forgotten = await store.run_on_rows(leases.find_waiting, before=before)
-    waiting = {task.pk: task for task in (*lost, *forgotten) if not task.is_terminal}
+    waiting = {task.pk: task for task in lost if not task.is_terminal}
+    if enqueues and backend.delivers_to_workers:
+        repeat_before = timezone.now() - timedelta(seconds=RESEND_SECONDS)
+        due = await store.run_on_rows(leases.claim_resends, before=before, repeat_before=repeat_before)
+        waiting |= {task.pk: task for task in due}
+    elif enqueues:
+        # Each process takes them, as far as it has places.
+        waiting |= {task.pk: task for task in await store.run_on_rows(leases.find_waiting, before=before)}
     for task in waiting.values() if enqueues else ():
-        await enqueue_task(backend, task)
+        if not await enqueue_task(backend, task):
+            await store.run_on_rows(leases.release_resend, task.pk)
     for task in lost:
         await publish_change(task.pk)
 
@@ -60,12 +110,17 @@ async def maintain_tasks(backend: TaskBackend, *, enqueues: bool = True) -> Main
     return MaintenanceCounts(len(lost), len(waiting) if enqueues else 0, len(expired), await delete_old_tasks())
 
 
-async def enqueue_task(backend: TaskBackend, task: Task) -> None:
-    """Enqueue a waiting task. A failure is logged, and the next maintenance repeats it."""
+async def enqueue_task(backend: TaskBackend, task: Task) -> bool:
+    """Enqueue a waiting task. A failure is logged, and the next maintenance repeats it.
+
+    Returns False if it failed.
+    """
     try:
         await backend.enqueue(task)
     except Exception:
         logger.exception("A task could not be enqueued; it is repeated")
+        return False
+    return True
 
 
 async def stop_cancelled_task(backend: TaskBackend, task: Task) -> None:

@@ -34,6 +34,8 @@ UNWIND_SECONDS = 2.0
 class WorkerBackend(TaskBackend):
     """The backend without attempts in serving processes. A call waits for its row during the grace."""
 
+    delivers_to_workers = False
+
     async def enqueue(self, task: Task) -> None:
         """Return at once: workers find the committed row."""
 

@@ -1,5 +1,6 @@
 """Backends that hand attempts to Celery and to Django's task framework."""
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from io import StringIO
@@ -7,15 +8,22 @@ from typing import Any
 
 import django
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
+from celery.signals import worker_process_init
 from django.core.management import call_command
+from django.db import connections
 from django.utils import timezone
 
+from mcp_django.contrib.tasks import upkeep
 from mcp_django.contrib.tasks.backend import get_backend
-from mcp_django.contrib.tasks.backends import celery
+from mcp_django.contrib.tasks.backends import celery, loop_thread
+from mcp_django.contrib.tasks.models import Task
+from mcp_django.contrib.tasks.upkeep import maintain_tasks
 from tests.contrib.tasks.clients import TaskClient
 from tests.contrib.tasks.conftest import Gate
 from tests.contrib.tasks.test_task_rows import save_task
+from tests.support.clock import Clock
+from tests.support.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.django_db
 FRAMEWORK = "django.tasks" if django.VERSION >= (6, 0) else "django_tasks"
@@ -102,6 +110,74 @@ async def test_a_task_outlives_a_broker_that_fails(
     id = (await client.start("wait"))["taskId"]
     assert (await client.get(id))["status"] == "working"
     assert "could not be enqueued" in caplog.text
+
+
+async def test_serving_processes_maintain_the_tasks_with_each_backend(
+    sent: list[dict[str, Any]], client: TaskClient, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No process of the package runs anywhere else if Celery has the attempts."""
+    monkeypatch.setattr(upkeep, "is_async_to_sync_loop", lambda: False)  # as on the loop of a server
+    await client.start("wait")
+    past = timezone.now() - timedelta(seconds=1)
+    lost, expired = (
+        await sync_to_async(save_task)(worker="w", lease_expires=past),
+        await sync_to_async(save_task)(expires=past),
+    )
+
+    async def has_ended() -> bool:
+        return not await Task.objects.filter(pk__in=[lost.pk, expired.pk], status="working").aexists()
+
+    for _ in range(100):
+        await clock.advance(1)
+        if await has_ended():
+            break
+    assert dict([row async for row in Task.objects.values_list("pk", "status")]) == {
+        lost.pk: "failed",
+        expired.pk: "cancelled",
+        sent[0]["args"][0]: "working",
+    }
+
+
+def test_processes_of_workers_maintain_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = threading.Event()
+
+    async def run_attempt(id: str) -> bool:
+        return id == "waits"
+
+    monkeypatch.setattr(connections["default"], "in_atomic_block", False)
+    monkeypatch.setattr(loop_thread, "run_attempt", run_attempt)
+    monkeypatch.setattr(upkeep, "start_maintenance", started.set)
+    assert loop_thread.run_attempt_from_thread("waits") is True
+    assert started.is_set()
+
+    started.clear()
+    worker_process_init.send(sender=None)
+    assert started.wait(WAIT_SECONDS)
+
+
+def test_a_message_is_repeated_by_one_process_and_rarely(
+    sent: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = save_task(updated=timezone.now() - timedelta(minutes=1))
+    save_task()  # may still have its first message
+
+    def maintain() -> list[str]:
+        sent.clear()
+        async_to_sync(maintain_tasks)(get_backend())
+        return [message["args"][0] for message in sent]
+
+    assert [maintain(), maintain()] == [[waiting.pk], []]
+    Task.objects.filter(pk=waiting.pk).update(sent=timezone.now() - timedelta(minutes=6))
+    assert [maintain(), maintain()] == [[waiting.pk], []]
+
+    def fail(**message: Any) -> None:
+        raise OSError("broker down")
+
+    Task.objects.filter(pk=waiting.pk).update(sent=None)
+    with monkeypatch.context() as broken:
+        broken.setattr(celery.run_mcp_task, "apply_async", fail)
+        maintain()
+    assert maintain() == [waiting.pk]
 
 
 def test_the_maintenance_command_sends_the_tasks_of_lost_workers_again(sent: list[dict[str, Any]]) -> None:

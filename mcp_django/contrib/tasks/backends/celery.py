@@ -3,9 +3,10 @@
 from typing import Any
 
 from celery import shared_task
+from celery.signals import worker_process_init
 
-from mcp_django.contrib.tasks.attempts.loop_thread import run_attempt_from_thread
 from mcp_django.contrib.tasks.backend import TaskBackend
+from mcp_django.contrib.tasks.backends.loop_thread import run_attempt_from_thread, start_maintenance_in_thread
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.rows import store
 
@@ -21,6 +22,12 @@ TASK_NAME = "mcp_django.run_task"
 def run_mcp_task(id: str) -> None:
     """Run an attempt of a task."""
     run_attempt_from_thread(id)
+
+
+@worker_process_init.connect  # type: ignore[untyped-decorator]
+def on_worker_process_init(**kwargs: Any) -> None:
+    """Maintain the tasks in each process of a prefork pool. Threads do so after their first message."""
+    start_maintenance_in_thread()
 
 
 class CeleryBackend(TaskBackend):

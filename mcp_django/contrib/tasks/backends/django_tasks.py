@@ -11,8 +11,8 @@ from typing import Any
 import django
 from django.core import checks
 
-from mcp_django.contrib.tasks.attempts.loop_thread import run_attempt_from_thread
 from mcp_django.contrib.tasks.backend import TaskBackend
+from mcp_django.contrib.tasks.backends.loop_thread import run_attempt_from_thread
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.rows import store
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from mcp_django import wiring
 from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.aio.tasks import call_threadsafe, start_task, start_timer
+from mcp_django.aio.tasks import call_threadsafe, start_task
 from mcp_django.contrib.tasks import upkeep
 from mcp_django.contrib.tasks.attempts import runner
 from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
-from mcp_django.contrib.tasks.attempts.loop_thread import LOOP_THREAD
 from mcp_django.contrib.tasks.backend import TaskBackend
+from mcp_django.contrib.tasks.backends.loop_thread import LOOP_THREAD
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
@@ -47,7 +47,6 @@ class _LoopAttempts:
     def __init__(self) -> None:
         self.running: set[RunningAttempt] = set()
         self.waiting: deque[str] = deque()
-        self.is_maintained = False
 
 
 class InProcessBackend(TaskBackend):
@@ -80,14 +79,14 @@ class InProcessBackend(TaskBackend):
     def supervise(self, attempt: Attempt, execution: "asyncio.Task[AttemptResult]") -> None:
         """Store the end of an attempt that `begin` started, because its call has become a task."""
         attempts = self._loops.get()
-        self._maintain(attempts)
+        upkeep.start_maintenance()
         self._run(attempts, runner.supervise(attempt, execution))
 
     def _add(self, id: str) -> None:
         attempts = self._loops.get()
         if id not in attempts.waiting:
             attempts.waiting.append(id)
-        self._maintain(attempts)
+        upkeep.start_maintenance()
         self._start_waiting(attempts)
 
     def _start_waiting(self, attempts: _LoopAttempts) -> None:
@@ -115,18 +114,3 @@ class InProcessBackend(TaskBackend):
         if not self._wsgi_thread or not is_async_to_sync_loop():
             return asyncio.get_running_loop()
         return LOOP_THREAD.get_loop()
-
-    def _maintain(self, attempts: _LoopAttempts) -> None:
-        """Start the regular searches on the running loop, unless it ends with its request."""
-        if not attempts.is_maintained and not is_async_to_sync_loop():
-            attempts.is_maintained = True
-            start_timer(upkeep.get_interval(), self._start_maintenance, attempts)
-
-    def _start_maintenance(self, attempts: _LoopAttempts) -> None:
-        start_task(upkeep.maintain_tasks(self)).add_done_callback(lambda task: self._on_maintained(attempts, task))
-
-    def _on_maintained(self, attempts: _LoopAttempts, task: "asyncio.Task[Any]") -> None:
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("Maintenance of tasks failed; it is repeated", exc_info=task.exception())
-        if not task.cancelled():
-            start_timer(upkeep.get_interval(), self._start_maintenance, attempts)

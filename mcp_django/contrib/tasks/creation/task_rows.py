@@ -12,7 +12,7 @@ from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.models import Task, TaskOrigin
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
-from mcp_django.contrib.tasks.upkeep import enqueue_task
+from mcp_django.contrib.tasks.upkeep import enqueue_task, start_maintenance
 from mcp_django.extensions import Call, Tool
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
@@ -100,4 +100,5 @@ async def start_task_of_call(backend: TaskBackend, task: Task) -> None:
     Raises Overloaded at a limit.
     """
     await store.run_on_rows(store.create, task, {}, get_settings())
+    start_maintenance()
     await enqueue_task(backend, task)

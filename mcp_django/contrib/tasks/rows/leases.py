@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connections, transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
 from mcp_django.contrib.tasks.models import ACTIVE, WORKER_CHARACTERS, AttemptOutcome, Task, TaskStatus, TaskWorker
@@ -101,10 +101,28 @@ def end_lost_attempts(*, limit: int = 100) -> list[Task]:
     return [row for row in rows if row is not None]
 
 
-def find_waiting(*, before: datetime, limit: int = 100) -> list[Task]:
+def find_waiting(*, before: datetime, limit: int = 100, is_due: Q | None = None) -> list[Task]:
     """Return tasks that have waited since `before`, the oldest first."""
     rows = Task.objects.filter(status=TaskStatus.WORKING, worker="", updated__lt=before, expires__gt=timezone.now())
-    return list(rows.order_by("created")[:limit])
+    return list((rows if is_due is None else rows.filter(is_due)).order_by("created")[:limit])
+
+
+def claim_resends(*, before: datetime, repeat_before: datetime, limit: int = 100) -> list[Task]:
+    """Claim the delivery of tasks that have waited since `before`; return their rows, the oldest first.
+
+    Each task is claimed by one process. It is claimed again if its last delivery was before `repeat_before`, or before
+    it began to wait.
+    """
+    is_due = Q(sent=None) | Q(sent__lt=F("updated")) | Q(sent__lt=repeat_before)
+    now = timezone.now()
+    waiting = find_waiting(before=before, limit=limit, is_due=is_due)
+    due = Task.objects.filter(is_due, status=TaskStatus.WORKING, worker="")
+    return [task for task in waiting if due.filter(pk=task.pk).update(sent=now)]
+
+
+def release_resend(id: str) -> None:
+    """Let a task be delivered by the next maintenance, because this delivery failed."""
+    Task.objects.filter(pk=id).update(sent=None)
 
 
 def cancel_expired(*, limit: int = 100) -> list[Task]:

@@ -13,7 +13,7 @@ django.setup()
 from django.test import Client  # noqa: E402
 
 from mcp_django import wiring  # noqa: E402
-from mcp_django.contrib.tasks.attempts.loop_thread import run_attempt_from_thread  # noqa: E402
+from mcp_django.contrib.tasks.backends.loop_thread import run_attempt_from_thread  # noqa: E402
 from mcp_django.contrib.tasks.models import Task  # noqa: E402
 from mcp_django.contrib.tasks.rows import leases  # noqa: E402
 from mcp_django.contrib.tasks.worker import WorkerBackend  # noqa: E402

@@ -11,6 +11,8 @@ import threading
 from asgiref.sync import async_to_sync
 from django.db import connections
 
+from mcp_django.aio.tasks import call_threadsafe
+from mcp_django.contrib.tasks import upkeep
 from mcp_django.contrib.tasks.attempts.runner import run_attempt
 from mcp_django.contrib.tasks.rows import store
 
@@ -40,6 +42,11 @@ LOOP_THREAD = LoopThread()
 """The thread of this process."""
 
 
+def start_maintenance_in_thread() -> None:
+    """Maintain the tasks on the loop of this process, before it has run an attempt."""
+    call_threadsafe(LOOP_THREAD.get_loop(), upkeep.start_maintenance)
+
+
 def run_attempt_from_thread(id: str) -> bool:
     """Run an attempt of a task, and block until it has ended; return False if the task does not wait.
 
@@ -52,6 +59,7 @@ def run_attempt_from_thread(id: str) -> bool:
     ended = threading.Event()
 
     async def run() -> bool:
+        upkeep.start_maintenance()
         try:
             return await run_attempt(id)
         finally:
