@@ -122,10 +122,12 @@ def _database_features(django_db_setup: None, django_db_blocker: DjangoDbBlocker
 @pytest.fixture(scope="session", autouse=True)
 def _no_records(django_db_setup: None) -> None:
     """Calls are recorded in the tests of the recorder alone: its thread would write beside their transactions."""
-    from mcp_django.contrib.control_room.recording.recorder import RECORDER  # once Django is set up
+    from mcp_django import wiring  # once Django is set up
+    from mcp_django.contrib.control_room.recording.recorder import RECORDER
     from mcp_django.runtime.calls.observer import remove_outcome_recorder
 
     remove_outcome_recorder(RECORDER.record)
+    wiring.get_lifecycle().loop_callbacks.discard(RECORDER.start_reports)
 
 
 @pytest.fixture(autouse=True)

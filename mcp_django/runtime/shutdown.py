@@ -107,6 +107,8 @@ class Lifecycle:
 
         Almost always False, which makes it a cheap first check.
         """
+        self.loop_callbacks: set[Callable[[], None]] = set()
+        """Callbacks to call on each loop that starts to serve. They must neither wait nor raise."""
         self._get_grace_seconds = get_grace_seconds
         self._close_threads = close_threads
         self._states = LoopLocal(_DrainState)
@@ -129,6 +131,8 @@ class Lifecycle:
         state = self._states.get(loop)
         if threading.current_thread() is threading.main_thread() and _install_signal_handlers(self):
             self._signal_loop = weakref.ref(loop)
+        for callback in tuple(self.loop_callbacks):
+            callback()
         return state
 
     def add_server(self, server: Server) -> None:

@@ -3,6 +3,8 @@
 The rows have no foreign keys, because they may be in another database and outlive users.
 """
 
+from typing import ClassVar
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -75,6 +77,7 @@ class ControlRoom(CallRollup):
     class Meta:
         proxy = True
         default_permissions = ("view",)
+        permissions = [("cancel_call", _("Can cancel calls"))]
         verbose_name = _("control room")
         verbose_name_plural = _("control room")
 
@@ -106,6 +109,62 @@ class UsageRollup(models.Model):
 
     def __str__(self) -> str:
         return f"{self.principal} {self.name}"
+
+
+class ServingProcess(models.Model):
+    """Process that serves calls, and reports here every few seconds."""
+
+    name = models.CharField(_("process"), max_length=PROCESS_CHARACTERS, primary_key=True)
+    started = models.DateTimeField(_("started"))
+    updated = models.DateTimeField(_("last report"))
+    running = models.PositiveIntegerField(_("running calls"))
+    busy_threads = models.PositiveIntegerField(_("busy threads"))
+    max_threads = models.PositiveIntegerField(_("maximum threads"))
+    queued = models.PositiveIntegerField(_("calls that wait for a thread"))
+    dropped = models.PositiveBigIntegerField(_("dropped records"))
+
+    objects: ClassVar[models.Manager["ServingProcess"]] = models.Manager()
+
+    class Meta:
+        verbose_name = _("process")
+        verbose_name_plural = _("processes")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class LongCall(models.Model):
+    """Running call that is older than a second.
+
+    Its process writes the row, and deletes it at the end of the call.
+    """
+
+    key = models.CharField(max_length=32, primary_key=True)
+    process = models.CharField(_("process"), max_length=PROCESS_CHARACTERS, db_index=True)
+    started = models.DateTimeField(_("started"))
+    server = models.CharField(_("server"), max_length=64)
+    method = models.CharField(_("method"), max_length=64)
+    name = models.CharField(_("name"), max_length=NAME_CHARACTERS, blank=True)
+    principal = models.CharField(_("principal"), max_length=KEY_CHARACTERS)
+    user_key = models.CharField(_("user"), max_length=64, blank=True)
+    client = models.CharField(_("client"), max_length=KEY_CHARACTERS, blank=True)
+    revision = models.CharField(_("revision"), max_length=16)
+    waits_for = models.CharField(_("waits for"), max_length=NAME_CHARACTERS, blank=True)
+    progress = models.FloatField(_("progress"), null=True)
+    progress_total = models.FloatField(_("total"), null=True)
+    cancelled = models.DateTimeField(_("cancelled"), null=True)
+    """Time at which an administrator cancelled the call; the process does so with its next report."""
+
+    objects: ClassVar[models.Manager["LongCall"]] = models.Manager()
+
+    class Meta:
+        verbose_name = _("running call")
+        verbose_name_plural = _("running calls")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.name}".strip()
 
 
 class CallLogEntry(models.Model):

@@ -113,6 +113,8 @@ class RecordSettings:
         default_factory=lambda: MappingProxyType(dict(DEFAULT_KEEP))
     )
     """Days for which rows are kept, by kind: "calls", "minutes", "hours" and "days"."""
+    running: bool = True
+    """Report the process every few seconds, and its running calls that are older than a second."""
     database: Annotated[str, _parse_database] = ""
     """Alias of the database for the rows; empty for the default one.
 

@@ -278,10 +278,10 @@ class CallTask:
             if not self._has_started:
                 self._set_result(CallResult(b""))
 
-    def abort(self) -> None:
-        """Cancel the call because the process ends, and answer with an error."""
+    def abort(self, message: str = SHUTDOWN_MESSAGE) -> None:
+        """Cancel the call, and answer with an error. By default, its text is that the process ends."""
         if self.task is not None and not self.task.done() and not self.is_cancelled:
-            self._set_result(CallResult(b"", Overloaded(SHUTDOWN_MESSAGE)))
+            self._set_result(CallResult(b"", Overloaded(message)))
             self._cancel_task(self.task)
 
     def _cancel_task(self, task: asyncio.Task[None]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Token
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
@@ -29,6 +29,17 @@ from mcp_django.runtime.threads.transactions import CallTransaction
 from mcp_django.server.ports import Executor
 
 T = TypeVar("T")
+
+
+class ThreadUsage(NamedTuple):
+    """Use of the threads of a process."""
+
+    busy: int
+    """Threads that run code."""
+    queued: int
+    """Calls that wait for a thread."""
+    blocked: int
+    """Threads that wait for clients."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -154,6 +165,15 @@ class LeasingExecutor:
             not getattr(block, "_from_testcase", False)
             for connection in open_connections
             for block in tuple(connection.atomic_blocks)
+        )
+
+    def get_usage(self) -> ThreadUsage:
+        """Return the use of the threads of all loops. Thread-safe, for display only."""
+        pools = [pool for _, pool in self._pools.items()]
+        return ThreadUsage(
+            busy=sum(len(pool.busy) for pool in pools),
+            queued=sum(len(pool.waiting) for pool in pools),
+            blocked=sum(len(pool.blocked) for pool in pools),
         )
 
     def close(self, loop: asyncio.AbstractEventLoop | None = None, *, timeout: float = 1.0) -> None:

@@ -18,6 +18,12 @@ class _UnreadTrace:
 UNREAD_TRACE: Final = _UnreadTrace()
 
 
+THREAD = "thread"
+"""Value of `CallRecord.waits_for` in the queue for a thread."""
+REMOTE_PREFIX = "server:"
+"""Start of `CallRecord.waits_for` during a request to a remote server."""
+
+
 class CallRecord:
     """Mutable record of one call. Copies of the call made by middleware share it."""
 
@@ -44,6 +50,13 @@ class CallRecord:
 
     None until it is found and permitted.
     """
+    waits_for: str | None = None
+    """Cause of a wait; None while the call runs its own code.
+
+    The method of a request to the client, `THREAD`, or `REMOTE_PREFIX` with the name of a server.
+    """
+    progress: "tuple[float, float | None] | None" = None
+    """Progress that the call reported last, and its total."""
     jobs: "list[BackgroundJob] | None" = None
     """Background jobs to run after the response."""
     is_continued: bool = False

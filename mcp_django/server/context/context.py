@@ -89,6 +89,7 @@ class Context(CallInfo, ContextView):
         params = build_progress_params(self._call, self._last_progress, progress, total, message)
         if params is not None:
             self._last_progress = progress
+            self._call.record.progress = (progress, total)
             await self._emit("notifications/progress", params)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:

@@ -184,10 +184,13 @@ class LiveConversation:
     async def _send(self, session: ServerSession, request: InputRequest) -> jsonrpc.Response:
         call, timeout = self._call, self._limits.wait
         id = call.server.pending_requests.new_id(session)
+        call.record.waits_for = request.method
         try:
             return await session.send_request(call.outbox, id, request.method, request.params, timeout=timeout)
         except TimeoutError:
             raise InputUnavailable(f"The client did not answer within {timeout:g} seconds") from None
+        finally:
+            call.record.waits_for = None
 
     async def run_once(self, key: str, run: RunStep, *, durable: bool = False) -> Any:
         self._run_once_keys.claim(key)

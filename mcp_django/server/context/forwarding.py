@@ -3,8 +3,11 @@
 Results are forwarded as `results.RelayedResult`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from mcp_django.server.calls.outcome import REMOTE_PREFIX
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import InputRequest
 
@@ -33,6 +36,20 @@ def supports_streaming(ctx: Context) -> bool:
     False under WSGI.
     """
     return ctx._call.connection.supports_streaming
+
+
+@contextmanager
+def mark_remote_wait(ctx: Context | None, name: str) -> Iterator[None]:
+    """Record that the call waits for a remote server, for the time of a `with` block."""
+    if ctx is None:
+        yield
+        return
+    record = ctx._call.record
+    record.waits_for = f"{REMOTE_PREFIX}{name}"
+    try:
+        yield
+    finally:
+        record.waits_for = None
 
 
 def wants_progress(ctx: Context) -> bool:

@@ -2,9 +2,11 @@
 
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
@@ -17,6 +19,7 @@ from mcp_django.contrib.control_room.models import ControlRoom
 from mcp_django.contrib.control_room.pages.callers import load_callers
 from mcp_django.contrib.control_room.pages.figures import SpanFigures, load_figures
 from mcp_django.contrib.control_room.pages.line_charts import LineChart, Series
+from mcp_django.contrib.control_room.pages.running_calls import load_running_calls, mark_cancelled
 from mcp_django.contrib.control_room.pages.time_spans import SPANS, TimeSpan, get_span
 
 MAX_SHOWN_TARGETS = 200
@@ -38,6 +41,8 @@ class ControlRoomAdmin(BaseAdmin):
             for pattern, view, name in (
                 ("", self.changelist_view, "changelist"),
                 ("figures/", self.figures_view, "figures"),
+                ("running/", self.running_view, "running"),
+                ("cancel/", self.cancel_view, "cancel"),
             )
         ]
 
@@ -51,6 +56,7 @@ class ControlRoomAdmin(BaseAdmin):
         self.check_view_permission(request)
         context = self.build_room_context(request, title=capfirst(str(self.opts.verbose_name)))
         context |= self._build_figures_context(context)
+        context |= self._build_running_context(request, context)
         return TemplateResponse(request, "mcp_control_room/room.html", context | (extra_context or {}))
 
     def figures_view(self, request: HttpRequest) -> HttpResponse:
@@ -61,6 +67,35 @@ class ControlRoomAdmin(BaseAdmin):
         response = TemplateResponse(request, "mcp_control_room/figures.html", context)
         response["Cache-Control"] = "no-store"
         return response
+
+    def running_view(self, request: HttpRequest) -> HttpResponse:
+        """Return the part of the page with the running calls and the processes."""
+        self.check_view_permission(request)
+        context = self.build_room_context(request)
+        context |= self._build_running_context(request, context)
+        response = TemplateResponse(request, "mcp_control_room/running.html", context)
+        response["Cache-Control"] = "no-store"
+        return response
+
+    def cancel_view(self, request: HttpRequest) -> HttpResponse:
+        """Cancel a running call, in whichever process it runs."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        self.check_view_permission(request)
+        if not self.has_cancel_permission(request):
+            raise PermissionDenied
+        call = mark_cancelled(request.POST.get("key", ""))
+        if call is None:
+            self.message_user(request, _("The call has ended already."), messages.WARNING)
+        else:
+            log_act(request, f"{call} ({call.principal})", "Cancelled.")
+            self.message_user(request, _("The call %s will be cancelled.") % call, messages.SUCCESS)
+        query = self.build_room_context(request)["query"]
+        return HttpResponseRedirect(f"{self.get_url('changelist')}?{query}")
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        """Return True if the user may cancel calls."""
+        return request.user.has_perm(f"{self.opts.app_label}.cancel_call")
 
     def build_room_context(self, request: HttpRequest, **context: Any) -> dict[str, Any]:
         """Return the context that all pages share: time span, server, and the links to others."""
@@ -79,8 +114,17 @@ class ControlRoomAdmin(BaseAdmin):
             home_url=reverse(f"{self.admin_site.name}:index"),
             room_url=self.get_url("changelist"),
             figures_url=f"{self.get_url('figures')}?{query}",
+            running_url=f"{self.get_url('running')}?{query}",
+            cancel_url=f"{self.get_url('cancel')}?{query}",
             **context,
         )
+
+    def _build_running_context(self, request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "running": load_running_calls(context["server"]),
+            "may_cancel": self.has_cancel_permission(request),
+            "as_of": timezone.now(),
+        }
 
     def _build_figures_context(self, context: dict[str, Any]) -> dict[str, Any]:
         span: TimeSpan = context["span"]
@@ -121,3 +165,14 @@ def build_charts(figures: SpanFigures, span: TimeSpan) -> list[LineChart]:
             ],
         ),
     ]
+
+
+def log_act(request: HttpRequest, subject: str, act: str) -> None:
+    """Note an act of a user in the admin's log."""
+    LogEntry.objects.create(
+        user_id=request.user.pk or 0,
+        content_type=ContentType.objects.get_for_model(ControlRoom, for_concrete_model=False),
+        object_repr=subject[:200],
+        action_flag=CHANGE,
+        change_message=act,
+    )

@@ -94,7 +94,7 @@ def build_detail(call: Call, error: MCPError | Overloaded | None, options: Recor
     return CallDetail(
         error_code=get_error_code(call, error),
         reference=(call.record.reference or "")[:64],
-        client=_get_client_label(call),
+        client=get_client_label(call),
         revision=call.revision.version,
         session=get_session_label(call) or "",
         call_id=(get_call_id_label(call) or "")[:NAME_CHARACTERS],
@@ -109,7 +109,8 @@ def get_user_key(principal: Principal) -> str:
     return "" if key is None else str(key)[:64]
 
 
-def _get_client_label(call: Call) -> str:
+def get_client_label(call: Call) -> str:
+    """Return the name and the version that the client sent."""
     parts = [part for part in (call.client_info.get("name"), call.client_info.get("version")) if isinstance(part, str)]
     return sanitize_label(" ".join(parts))[:KEY_CHARACTERS]
 

@@ -14,7 +14,7 @@ from django.contrib.auth import get_user_model
 from django.db import models
 from django.utils import timezone
 
-from mcp_django.contrib.control_room.models import CallLogEntry, CallRollup, Period, UsageRollup
+from mcp_django.contrib.control_room.models import CallLogEntry, CallRollup, LongCall, Period, UsageRollup
 from mcp_django.contrib.control_room.options import get_settings
 from mcp_django.contrib.control_room.recording.histogram import merge, pack
 from mcp_django.contrib.control_room.recording.writer import ROLLUP_KEY, ROLLUP_VALUES, get_alias, save_rows
@@ -119,7 +119,11 @@ def remove_user(user_key: str) -> int:
     """
     alias = get_alias()
     changed = 0
-    for model, cleared in ((CallLogEntry, {"arguments": "", "client": ""}), (UsageRollup, {"client": ""})):
+    for model, cleared in (
+        (CallLogEntry, {"arguments": "", "client": ""}),
+        (UsageRollup, {"client": ""}),
+        (LongCall, {"client": ""}),
+    ):
         rows = model.objects.using(alias).filter(user_key=user_key)
         for principal in rows.order_by().values_list("principal", flat=True).distinct():
             name = REMOVED_PREFIX + secrets.token_hex(8)

@@ -19,6 +19,7 @@ from typing import Any
 from django.db import Error, connections
 from django.db.models.signals import post_delete
 
+from mcp_django import wiring
 from mcp_django.conf import on_change
 from mcp_django.contrib.control_room.options import NO_CALLS, CallSelection, RecordSettings, get_settings
 from mcp_django.contrib.control_room.recording.counts import ProcessCounts
@@ -29,6 +30,7 @@ from mcp_django.contrib.control_room.recording.entries import (
     get_method,
 )
 from mcp_django.contrib.control_room.recording.maintenance import maintain_rows, remove_deleted_user
+from mcp_django.contrib.control_room.recording.process_reports import ProcessReporter
 from mcp_django.contrib.control_room.recording.writer import RowWriter, get_alias
 from mcp_django.observability import Call, Outcome
 from mcp_django.protocol.errors import MCPError
@@ -70,6 +72,8 @@ class CallRecorder:
         self._records: list[CallEntry] = []
         self._counts = ProcessCounts()
         self._writer = RowWriter(create_process_name())
+        self._reporter = ProcessReporter(self._writer.process)
+        self._reports = False
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
         self._written = threading.Condition()
@@ -123,13 +127,22 @@ class CallRecorder:
         self._selects_all = bool(options.calls.share) or exceptions
         self._options = options
         self._is_enabled = options.rollups or options.calls != NO_CALLS or bool(options.tools)
-        if not self._is_enabled:
-            return options
+        if self._is_enabled:
+            self._start_thread()
+        return options
+
+    def start_reports(self) -> None:
+        """Report this process from now on, if the settings say so. A loop has started to serve."""
+        if self._reports or not (self._options or get_settings()).running:
+            return
+        self._reports = True
+        self._start_thread()
+
+    def _start_thread(self) -> None:
         with self._lock:
             if self._thread is None and self._starts_thread:
                 self._thread = threading.Thread(target=self._run, name="mcp-recorder", daemon=True)
                 self._thread.start()
-        return options
 
     def _selects(self, call: Call, outcome: Outcome, seconds: float, options: RecordSettings) -> bool:
         """Return True if the call gets a row of its own."""
@@ -208,17 +221,41 @@ class CallRecorder:
             self._wake.wait(options.flush)
             self._wake.clear()
             try:
-                if not self.flush():
+                if self.flush() and self.report():
+                    self._maintain()
+                else:
                     connections[get_alias()].close()
-                elif time() - self._maintained_at >= MAINTENANCE_SECONDS:
-                    self._maintained_at = time()
-                    maintain_rows()
             except Exception:
                 logger.exception("Records of calls could not be written")
             with self._written:
                 self._written.notify_all()
 
-    def flush_from_thread(self, **kwargs: Any) -> None:
+    def _maintain(self) -> None:
+        if time() - self._maintained_at >= MAINTENANCE_SECONDS:
+            self._maintained_at = time()
+            maintain_rows()
+
+    def report(self) -> bool:
+        """Write the state and the running calls of this process, or delete them after its end.
+
+        Returns False if the database is away.
+        """
+        try:
+            if self._reports:
+                self._reporter.report(self.dropped + self._counts.dropped)
+            else:
+                self._reporter.remove()
+        except Error:
+            logger.debug("The state of the process could not be written", exc_info=True)
+            return False
+        return True
+
+    def stop(self, **kwargs: Any) -> None:
+        """Write all calls, and delete the report of this process."""
+        self._reports = False
+        self.flush_from_thread()
+
+    def flush_from_thread(self) -> None:
         """Wake the thread, and wait a few seconds until it has written."""
         thread = self._thread
         if thread is None or not thread.is_alive() or thread is threading.current_thread():
@@ -246,7 +283,8 @@ def install_recorder() -> None:
     """Record the calls of this process from now on."""
     add_outcome_recorder(RECORDER.record)
     on_change()(RECORDER.forget_settings)
-    server_drained.connect(RECORDER.flush_from_thread, dispatch_uid="mcp_control_room")
+    wiring.get_lifecycle().loop_callbacks.add(RECORDER.start_reports)
+    server_drained.connect(RECORDER.stop, dispatch_uid="mcp_control_room")
     os.register_at_fork(after_in_child=RECORDER.reset_after_fork)
     post_delete.connect(remove_deleted_user, dispatch_uid="mcp_control_room")
-    atexit.register(RECORDER.flush_from_thread)
+    atexit.register(RECORDER.stop)

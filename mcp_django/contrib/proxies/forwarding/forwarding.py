@@ -43,7 +43,13 @@ from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import CallSuspended, InputRefused, InputRequest
-from mcp_django.server.context.forwarding import forward_request, has_conversation, supports_capability, wants_progress
+from mcp_django.server.context.forwarding import (
+    forward_request,
+    has_conversation,
+    mark_remote_wait,
+    supports_capability,
+    wants_progress,
+)
 
 Wire = dict[str, Any]
 MAX_ROUND_REQUESTS = 64
@@ -90,19 +96,21 @@ class RequestForwarder:
         if request.requires_task:
             await client.connect()
         params = request.build_params(client) if request.requires_task else request.params
-        answer = await client.exchange(request.method, params, timeout=self.timeout, on_progress=on_progress)
-        if is_task_result(answer):
-            task = RemoteTask(client, answer, on_progress)
-            answer = await task.follow(self.timeout)
-            if _requires_input(answer):
-                await task.abandon()
+        with mark_remote_wait(ctx, self.name):
+            answer = await client.exchange(request.method, params, timeout=self.timeout, on_progress=on_progress)
+            if is_task_result(answer):
+                task = RemoteTask(client, answer, on_progress)
+                answer = await task.follow(self.timeout)
+                if _requires_input(answer):
+                    await task.abandon()
         if _requires_input(answer):
             raise ToolError(f"The server {self.name!r} sent a request to the client that the client does not support")
         return answer
 
     async def converse(self, ctx: Context, request: ForwardedRequest, options: "ForwardingOptions") -> Wire:
         """Run as many rounds as necessary."""
-        return await _ForwardedConversation(self, ctx, request, options).run()
+        with mark_remote_wait(ctx, self.name):
+            return await _ForwardedConversation(self, ctx, request, options).run()
 
 
 class ForwardingOptions(NamedTuple):
