@@ -10,7 +10,7 @@ from django.db import connection
 from mcp_django.models import EndReason, Session
 
 ROOT = Path(__file__).resolve().parents[2]
-PROCESSES, TIMES, IDLE = 4, 15, 3600.0
+PROCESSES, TIMES, IDLE = 3, 20, 3600.0
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.integration]
 

@@ -1,7 +1,6 @@
 """The demo in a process of its own, the hosts, and one browser for them."""
 
 import re
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from tests.browser.hosting.inspector import InspectorServer, serve_inspector
 from tests.browser.hosting.strict import StrictHostServer, build_bundle, serve_strict_host
 from tests.project.conftest import ROOT, environment
 from tests.support.ports import take_port
-from tests.support.waiting import WAIT_SECONDS
 
 
 class HostingSite(NamedTuple):
@@ -61,11 +59,7 @@ def hosting_site(tmp_path_factory: pytest.TempPathFactory, strict_server: Strict
         found = re.search(r"password (\S+)", welcome)
         assert found, welcome
         yield HostingSite(f"http://127.0.0.1:{port}", found[1], directory / "db.sqlite3")
-        process.send_signal(signal.SIGINT)
-        try:
-            process.communicate(timeout=WAIT_SECONDS)
-        finally:
-            process.kill()
+        process.kill()
 
 
 @pytest.fixture(scope="module")
