@@ -9,5 +9,6 @@ async def test_orders_are_found(self):
 
 from mcp_django.testing.app_page import AppDocument
 from mcp_django.testing.client import TestClient, accept, cancel, decline
+from mcp_django.testing.skill_document import SkillDocument
 
-__all__ = ["AppDocument", "TestClient", "accept", "cancel", "decline"]
+__all__ = ["AppDocument", "SkillDocument", "TestClient", "accept", "cancel", "decline"]

@@ -21,6 +21,7 @@ from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Server
 from mcp_django.testing.app_page import AppDocument, select_tool
+from mcp_django.testing.skill_document import SkillDocument, load_skill
 from mcp_django.transports.inprocess import complete_rounds, send_request
 from mcp_django.wiring import get_ports, get_server
 
@@ -204,6 +205,18 @@ class TestClient:
         problems = page.find_problems()
         assert not problems, f"app {name!r}: {'; '.join(problems)}"
         return page
+
+    async def skill(self, name: str) -> SkillDocument:
+        """Return a skill with all its files, verified as a client verifies them.
+
+        `name` is the URI of the skill, its path such as "shop/refunds", or its name. Compared are the entries of
+        `skills/list` and `skills/get`, the digest and size of each file, the frontmatter, and the directories.
+
+        Raises:
+            AssertionError: there is no such skill, or the server breaks a rule.
+            MCPError: a request failed; the server may lack the extension.
+        """
+        return await load_skill(name, self.request)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> JSONObject:
         """Return the GetPromptResult."""

@@ -66,6 +66,18 @@ async def test_a_function_and_the_fallbacks_work_as_the_page_says(monkeypatch: p
     assert "# Stock for" in text["text"]
 
 
+async def test_a_test_of_a_skill_works_as_the_page_says(
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_skill(tmp_path / "skills", "refunds", "Call `orders_search`.")
+    monkeypatch.setattr(apps.get_app_config("shop"), "path", str(tmp_path))
+    found: dict[str, Any] = {}
+    exec(BLOCKS[0], found)
+    settings.MCP = {"AUTH": "none", "SERVERS": {"default": {**found["MCP"]["SERVERS"]["default"], "STORED": False}}}
+    exec(BLOCKS[4], found)
+    await found["test_the_skill_of_refunds_names_its_tools"]()
+
+
 def test_the_page_names_each_skipped_name() -> None:
     text = PAGE.read_text()
     assert all(f"`{name}`" in text for name in SKIPPED_NAMES)
