@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mcp_django.client.multi_client import BlockingBridge, Bridge
     from mcp_django.client.pool.pool import aclose_clients, close_clients, get_client
     from mcp_django.client.session.handlers import Progress
+    from mcp_django.client.skills import BlockingClientSkill, ClientSkill
     from mcp_django.client.tasks.task_handle import BlockingClientTask, ClientTask
     from mcp_django.client.tasks.task_state import ClientTaskState
     from mcp_django.client.transports.targets import SSE, Stdio, StreamableHTTP, WebSocket
@@ -44,6 +45,7 @@ __all__ = [
     "AuthorizationNeeded",
     "BlockingBridge",
     "BlockingClient",
+    "BlockingClientSkill",
     "BlockingClientTask",
     "Bridge",
     "CallError",
@@ -51,6 +53,7 @@ __all__ = [
     "Client",
     "ClientConnectionError",
     "ClientError",
+    "ClientSkill",
     "ClientTask",
     "ClientTaskState",
     "HandshakeError",
@@ -70,9 +73,11 @@ __all__ = [
 _MODULES = {  # The other names are errors.
     "BlockingBridge": "multi_client",
     "BlockingClient": "blocking",
+    "BlockingClientSkill": "skills",
     "BlockingClientTask": "tasks.task_handle",
     "Bridge": "multi_client",
     "Client": "client",
+    "ClientSkill": "skills",
     "ClientTask": "tasks.task_handle",
     "ClientTaskState": "tasks.task_state",
     "Progress": "session.handlers",

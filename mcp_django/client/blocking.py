@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from mcp_django.client import portal
 from mcp_django.client.operations import Operations, ServerInformation
 from mcp_django.client.session.handlers import Unsubscribe
+from mcp_django.client.skills import BlockingClientSkill
 from mcp_django.client.tasks.task_handle import BlockingClientTask, ClientTask
 
 P = ParamSpec("P")
@@ -113,6 +114,14 @@ class BlockingClient(ServerInformation):
     @functools.wraps(Operations.get_task)
     def get_task(self, id: str, tool: str | None = None) -> BlockingClientTask:
         return BlockingClientTask(self.client.get_task(id, tool), self._run)
+
+    @functools.wraps(Operations.list_skills)
+    def list_skills(self, *, timeout: float | None = None) -> list[BlockingClientSkill]:
+        return [BlockingClientSkill(skill, self._run) for skill in self._run(self.client.list_skills(timeout=timeout))]
+
+    @functools.wraps(Operations.get_skill)
+    def get_skill(self, uri: str, *, timeout: float | None = None) -> BlockingClientSkill:
+        return BlockingClientSkill(self._run(self.client.get_skill(uri, timeout=timeout)), self._run)
 
     on_progress = _make_blocking_registration(Operations.on_progress)
     on_log = _make_blocking_registration(Operations.on_log)

@@ -22,6 +22,7 @@ from mcp_django.client.session.handlers import NotificationHandlers
 from mcp_django.client.session.requests import RequestSender
 from mcp_django.client.session.timing import PausableTimeouts
 from mcp_django.client.session.validation import OutputValidator
+from mcp_django.client.skills import SkillReader
 from mcp_django.client.tasks.tool_caller import ToolCaller
 from mcp_django.client.transports.targets import SSE, Stdio, StreamableHTTP, WebSocket
 
@@ -111,6 +112,7 @@ class Client(Operations):
         self._manager.log_level = log_level
         self._sender = RequestSender(self._manager, options, self._handlers, self._callbacks, timeouts)
         self.tool_caller = ToolCaller(self._sender, self._manager, OutputValidator())
+        self._skill_reader = SkillReader(self._sender, lambda: self.capabilities)
         self._blocking: BlockingClient | None = None
 
     def __repr__(self) -> str:

@@ -23,6 +23,7 @@ from mcp_django.client.options import ClientTarget
 from mcp_django.client.pool.pool import client_settings, get_client, is_pooled
 from mcp_django.client.session.handlers import ProgressHandler, Unsubscribe
 from mcp_django.client.session.timing import UNLIMITED_RETRIES, Backoff, RefreshThrottle
+from mcp_django.client.skills import BlockingClientSkill, ClientSkill
 from mcp_django.client.tasks.task_handle import BlockingClientTask, ClientTask
 from mcp_django.client.tool_names import check_alias, get_alias, join_name
 from mcp_django.conf import get_settings
@@ -187,6 +188,24 @@ class Bridge:
     async def list_tools(self) -> list[types.Tool]:
         """Return the tools of all connected servers, under their names in the bridge."""
         return [tool for server in self._servers.values() for tool in _get_prefixed_tools(server)]
+
+    async def list_skills(self) -> dict[str, list[ClientSkill]]:
+        """Return the skills of each connected server, by alias.
+
+        A skill reads from its own server only. The server whose request fails is left out, with its error in `errors`.
+        """
+        connected = [server for server in self._servers.values() if server.client and server.client.is_connected]
+
+        async def list_one(server: _BridgedServer) -> list[ClientSkill] | None:
+            client = self._get_client(server)
+            try:
+                return await self._run_call(server, client, client.list_skills())
+            except ClientError as error:
+                self.errors[server.alias] = error
+                return None
+
+        lists = await asyncio.gather(*map(list_one, connected))
+        return {server.alias: skills for server, skills in zip(connected, lists, strict=True) if skills is not None}
 
     def tool_names(self) -> list[str]:
         """Return the names of all tools in the bridge."""
@@ -390,6 +409,11 @@ class BlockingBridge:
     def list_tools(self) -> list[types.Tool]:
         """Return all tools, like `Bridge.list_tools`."""
         return self._run(self._bridge.list_tools())
+
+    def list_skills(self) -> dict[str, list[BlockingClientSkill]]:
+        """Return the skills of each server, like `Bridge.list_skills`."""
+        found = self._run(self._bridge.list_skills())
+        return {alias: [BlockingClientSkill(skill, self._run) for skill in skills] for alias, skills in found.items()}
 
     def tool_names(self) -> list[str]:
         """Return the names of all tools, like `Bridge.tool_names`."""

@@ -18,6 +18,7 @@ from mcp_django.client.session.connection_manager import ClientObserver, Connect
 from mcp_django.client.session.handlers import NotificationHandler, NotificationHandlers, ProgressHandler, Unsubscribe
 from mcp_django.client.session.requests import RequestSender
 from mcp_django.client.session.session import ClientConnection
+from mcp_django.client.skills import ClientSkill, SkillReader
 from mcp_django.client.tasks.task_handle import ClientTask
 from mcp_django.client.tasks.tool_caller import ToolCaller
 
@@ -86,6 +87,7 @@ class Operations(ServerInformation):
 
     _sender: RequestSender
     tool_caller: ToolCaller
+    _skill_reader: SkillReader
     _handlers: NotificationHandlers
     _callbacks: ServerRequestCallbacks
 
@@ -201,6 +203,24 @@ class Operations(ServerInformation):
         """Read the resource at a URI."""
         options = {"timeout": timeout, "on_progress": on_progress, "meta": meta}
         return await self._sender.request("resources/read", {"uri": uri}, types.ReadResourceResult, **options)
+
+    async def list_skills(self, *, timeout: float | None = None) -> list[ClientSkill]:
+        """List all skills; none if the server lacks the extension.
+
+        Entries that break a rule are left out, and logged.
+        """
+        await self.connect()
+        return await self._skill_reader.list_skills(timeout)
+
+    async def get_skill(self, uri: str, *, timeout: float | None = None) -> ClientSkill:
+        """Return the current entry of a skill, by the URI of its `SKILL.md`. The server may not list it.
+
+        Raises:
+            CallError: The server has no such skill.
+            InvalidAnswer: The entry breaks a rule.
+        """
+        await self.connect()
+        return await self._skill_reader.get_skill(uri, timeout)
 
     async def list_prompts(self, *, timeout: float | None = None) -> list[types.Prompt]:
         """List all prompts."""

@@ -20,6 +20,8 @@ SKILL_FILE = "SKILL.md"
 DIRECTORY_MEDIA_TYPE = "inode/directory"
 DYNAMIC = "dynamic"
 """Value of `resources` for a skill whose files change from one read to the next."""
+MANIFEST_KEY = "mcp_django.skills.manifest"
+"""Key of the manifest in the metadata of the resource of a `SKILL.md`."""
 MAX_SKILL_FILES = 512
 MAX_SKILL_BYTES = 16 * 1024 * 1024
 MAX_NAME_CHARACTERS, MAX_DESCRIPTION_CHARACTERS, MAX_COMPATIBILITY_CHARACTERS = 64, 1024, 500
@@ -177,6 +179,14 @@ def parse_entry(entry: Any) -> tuple[str, SkillManifest]:
     if not isinstance(resources, Sequence) or isinstance(resources, str):
         raise InvalidSkill(f'{uri[:200]}: resources must be a list of files, or "{DYNAMIC}"')
     return uri, SkillManifest(dict(frontmatter), _parse_files(directory, resources))
+
+
+def find_file_uris(entry: Mapping[str, Any]) -> dict[str, str]:
+    """Return the URIs of the files of a valid entry, as the server spells them, by their paths."""
+    directory, resources = get_directory_uri(entry["uri"]), entry["resources"]
+    if resources == DYNAMIC:
+        return {SKILL_FILE: entry["uri"]}
+    return {find_path(directory, one["uri"]) or "": one["uri"] for one in resources}
 
 
 def _parse_files(directory: str, resources: Sequence[Any]) -> tuple[SkillFile, ...]:

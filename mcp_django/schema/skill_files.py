@@ -35,27 +35,33 @@ def decode_contents(result: Mapping[str, Any], uri: str) -> bytes:
         raise InvalidSkill(f"{uri[:200]}: the blob is not Base64") from None
 
 
+def verify_bytes(manifest: SkillManifest, path: str, data: bytes) -> None:
+    """Check the size and the digest of a file. A dynamic skill has none. Raises InvalidSkill."""
+    if manifest.files is None:
+        return
+    expected = next((file for file in manifest.files if file.path == path), None)
+    if expected is None:
+        raise InvalidSkill(f"{manifest.name}: {path!r:.200} is not a file of the skill")
+    if len(data) != expected.size:
+        raise InvalidSkill(f"{manifest.name}: {path!r:.200} has {len(data)} bytes instead of {expected.size}")
+    if compute_digest(data) != expected.digest:
+        raise InvalidSkill(f"{manifest.name}: the digest of {path!r:.200} differs from the entry")
+
+
 def verify_skill_file(manifest: SkillManifest, path: str, data: bytes) -> None:
-    """Check the bytes of a file against the manifest of its skill.
+    """Check a file like `verify_bytes`, and the frontmatter of `SKILL.md`, also of a dynamic skill.
 
-    The files of a dynamic skill have no digests: of them only the frontmatter is checked. Raises InvalidSkill.
+    Raises InvalidSkill.
     """
-    if manifest.files is not None:
-        expected = next((file for file in manifest.files if file.path == path), None)
-        if expected is None:
-            raise InvalidSkill(f"{manifest.name}: {path!r:.200} is not a file of the skill")
-        if len(data) != expected.size:
-            raise InvalidSkill(f"{manifest.name}: {path!r:.200} has {len(data)} bytes instead of {expected.size}")
-        if compute_digest(data) != expected.digest:
-            raise InvalidSkill(f"{manifest.name}: the digest of {path!r:.200} differs from the entry")
-
-    if path == SKILL_FILE:
-        try:
-            frontmatter = parse_frontmatter(data)
-        except FrontmatterError as problem:
-            raise InvalidSkill(f"{manifest.name}: {SKILL_FILE}: {problem}") from None
-        if not is_same_json(frontmatter, dict(manifest.frontmatter)):
-            raise InvalidSkill(f"{manifest.name}: the frontmatter of {SKILL_FILE} differs from the entry")
+    verify_bytes(manifest, path, data)
+    if path != SKILL_FILE:
+        return
+    try:
+        frontmatter = parse_frontmatter(data)
+    except FrontmatterError as problem:
+        raise InvalidSkill(f"{manifest.name}: {SKILL_FILE}: {problem}") from None
+    if not is_same_json(frontmatter, dict(manifest.frontmatter)):
+        raise InvalidSkill(f"{manifest.name}: the frontmatter of {SKILL_FILE} differs from the entry")
 
 
 def is_same_json(first: Any, second: Any) -> bool:

@@ -26,7 +26,7 @@ LAYERS = (
     {"schema"},
     {"server"},
     {"conf", "exceptions", "logs", "lowlevel", "observability", "signals", "types"},
-    {"html_pages", "http_client", "internal_request", "models"},
+    {"file_folders", "html_pages", "http_client", "internal_request", "models"},
     {"auth", "client", "forms", "orm", "providers", "runtime"},
     {"wiring"},
     {"notifications", "transports"},
@@ -61,7 +61,18 @@ ONLY = {
     # Importing the package never needs settings; what needs them comes through __getattr__.
     "__init__": {"protocol", "schema", "server", "conf", "auth", "notifications", "orm"},
     # client and server never meet
-    "client": {"aio", "conf", "crypto", "http_client", "logs", "models", "protocol", "schema", "signals"},
+    "client": {
+        "aio",
+        "conf",
+        "crypto",
+        "file_folders",
+        "http_client",
+        "logs",
+        "models",
+        "protocol",
+        "schema",
+        "signals",
+    },
     "contrib.memory": {
         "__init__",
         "conf",

@@ -42,6 +42,8 @@ RETRYABLE_METHODS = frozenset(
         "resources/templates/list",
         "prompts/list",
         "resources/read",
+        "skills/list",
+        "skills/get",
         "prompts/get",
         "completion/complete",
         "ping",

@@ -7,9 +7,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack
 
-from mcp_django.contrib.skills.manifests import MANIFEST_KEY
 from mcp_django.contrib.skills.provider import SCHEME
-from mcp_django.protocol.skills import SKILL_FILE, SkillManifest, find_problems
+from mcp_django.protocol.skills import MANIFEST_KEY, SKILL_FILE, SkillManifest, find_problems
 from mcp_django.protocol.uri import quote_path
 from mcp_django.providers.files.patterns import is_safe_name
 from mcp_django.schema import DeclarationError, describe_callable

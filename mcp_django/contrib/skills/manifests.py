@@ -11,6 +11,7 @@ from mcp_django.protocol.content import BlobResourceContents, TextResourceConten
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.skills import (
     DIRECTORY_MEDIA_TYPE,
+    MANIFEST_KEY,
     SKILL_FILE,
     SkillFile,
     SkillManifest,
@@ -24,8 +25,6 @@ from mcp_django.server.composition.provider import get_providers
 from mcp_django.server.context.context import Context
 from mcp_django.server.execution.lists import RESOURCES
 from mcp_django.server.primitives.base import Primitive, Resource
-
-MANIFEST_KEY = "mcp_django.skills.manifest"
 
 
 class ServedSkill(NamedTuple):

@@ -3,8 +3,6 @@
 Nothing outside of the folder is read or written: names that lead elsewhere and symbolic links are refused.
 """
 
-import secrets
-import shutil
 import stat
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -12,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_django.contrib.skills.trees import SkillSelection, SkillTree
+from mcp_django.file_folders import write_folder
 from mcp_django.protocol.skills import (
     MAX_SKILL_BYTES,
     MAX_SKILL_FILES,
@@ -138,25 +137,8 @@ def _remove_outer_folder(files: dict[str, bytes]) -> dict[str, bytes]:
 def write_package(package: SkillPackage, directory: Path, *, replace: bool = False) -> Path:
     """Write a skill below a folder of skills, and return its folder.
 
-    The folder appears complete: it is written under a hidden name, which is not served, and renamed. Raises
-    FileExistsError without `replace`, and OSError.
+    The folder appears complete. Raises FileExistsError without `replace`, and OSError.
     """
     target = directory / package.manifest.name
-    if target.is_symlink() or (target.exists() and not (replace and target.is_dir())):
-        raise FileExistsError(f"{target} exists")
-    hidden = directory / f".{target.name}.{secrets.token_hex(8)}"
-    try:
-        for path, data in package.files.items():
-            file = hidden.joinpath(*path.split("/"))
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(data)
-        if target.exists():
-            old = directory / f"{hidden.name}.old"
-            target.rename(old)
-            hidden.rename(target)
-            shutil.rmtree(old)
-        else:
-            hidden.rename(target)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+    write_folder(target, package.files, replace=replace)
     return target

@@ -10,10 +10,10 @@ from django.apps import apps
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.files.storage import Storage
 
-from mcp_django.contrib.skills.manifests import MANIFEST_KEY, build_exact_contents
+from mcp_django.contrib.skills.manifests import build_exact_contents
 from mcp_django.contrib.skills.trees import SkillTree, TreeSnapshot, join_path
 from mcp_django.protocol.errors import InternalError
-from mcp_django.protocol.skills import MAX_SKILL_BYTES, SKILL_FILE, SkillManifest, decode
+from mcp_django.protocol.skills import MANIFEST_KEY, MAX_SKILL_BYTES, SKILL_FILE, SkillManifest, decode
 from mcp_django.protocol.uri import quote_path
 from mcp_django.providers.files.patterns import ContentTooLarge, is_safe_name
 from mcp_django.providers.files.sandbox import DirectorySandbox

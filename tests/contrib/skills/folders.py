@@ -3,10 +3,16 @@
 from pathlib import Path
 from typing import Any
 
+from mcp import MCPError
+
+from mcp_django import MCPError as ProtocolError
 from mcp_django import Server
+from mcp_django.auth.principal import local_principal
 from mcp_django.contrib.skills import Skills, SkillsExtension
+from mcp_django.protocol.revisions import REVISIONS
 from mcp_django.protocol.skills import compute_digest
-from tests.server.client import PipelineClient, make_server
+from tests.client.script import Script
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
 
 REFUNDS = """---
 name: refunds
@@ -104,3 +110,25 @@ async def verify(client: PipelineClient, entry: dict[str, Any]) -> dict[str, byt
         assert (file["digest"], file["size"]) == (compute_digest(data), len(data)), file
         files[file["uri"]] = data
     return files
+
+
+def reach(server: Server, era: str, principal: Any = None) -> Script:
+    """A target for clients, whose requests this server answers, in memory and over the messages of the SDK."""
+    pipeline = PipelineClient(
+        server, principal or local_principal(), version=STATELESS if era == "stateless" else HANDSHAKE
+    )
+
+    def forward(method: str) -> Any:
+        async def answer(params: dict[str, Any]) -> dict[str, Any]:
+            rest = {key: value for key, value in params.items() if key != "_meta"}
+            try:
+                return await pipeline.request(method, rest)
+            except ProtocolError as problem:
+                raise MCPError(problem.code, problem.message) from None
+
+        return answer
+
+    methods = ["skills/list", "skills/get", "resources/directory/read", "resources/read", "resources/list"]
+    methods += ["resources/templates/list"]
+    capabilities = server.capabilities(REVISIONS[pipeline.version], streams=True)
+    return Script(era, capabilities, **{method.replace("/", "_"): forward(method) for method in methods})
