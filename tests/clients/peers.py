@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from uv import find_uv_bin
 
 from tests.conformance.__main__ import say
-from tests.conformance.npm import cache_directory, installed_package, installed_tool
+from tests.conformance.npm import cache_directory, installed_package, installed_tool, lock_cache
 
 LEGACY = "mcp[ws]==1.30.0"
 FASTMCP = ("fastmcp-slim[client]==4.2.1", "PyYAML==6.0.3")
@@ -161,7 +161,7 @@ def client_python(directory: str, *requirements: str) -> str:
     """The interpreter of an environment with a client in it, made at its first use."""
     home, wanted = cache_directory() / directory, " ".join(requirements)
     python, marker = home / "bin" / "python", home / "installed"
-    with installing:
+    with lock_cache():
         if not (marker.is_file() and marker.read_text() == wanted and python.exists()):
             say(f"Installing {wanted} into {home}")
             output([sys.executable, "-m", "venv", "--clear", "--without-pip", str(home)], dict(os.environ))

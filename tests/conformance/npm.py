@@ -1,10 +1,13 @@
 """Tools and packages from npm, kept in a cache directory and run under a Node that is new enough for them."""
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 NODE = (22, 19)
@@ -17,6 +20,15 @@ def cache_directory() -> Path:
     return Path(root) / "mcp_django" if root else Path(__file__).parents[2] / ".cache"
 
 
+@contextmanager
+def lock_cache() -> Iterator[None]:
+    """Keep other processes and threads from installing at the same time."""
+    cache_directory().mkdir(parents=True, exist_ok=True)
+    with (cache_directory() / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def installed_tool(directory: str, package: str, command: str) -> list[str]:
     """The command line of a tool from npm, under a Node that is new enough for it."""
     home, node = installed_package(directory, package)
@@ -27,9 +39,10 @@ def installed_package(directory: str, package: str) -> tuple[Path, str]:
     """Where a package from npm is installed, or several with blanks between, and a Node that is new enough for it."""
     home = cache_directory() / directory
     marker = home / "installed"
-    if not marker.is_file() or marker.read_text() != package:
-        _npm_install(home, package)
-        marker.write_text(package)
+    with lock_cache():
+        if not marker.is_file() or marker.read_text() != package:
+            _npm_install(home, package)
+            marker.write_text(package)
     return home, _node(home)
 
 
