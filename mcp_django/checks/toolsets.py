@@ -77,7 +77,7 @@ def _check_toolset(toolset: ModelToolset) -> Iterator[CheckMessage]:
         left_out = [*toolset.exposure.problems]
         for inline in toolset.inline_toolsets:
             left_out += [f"{problem} (in {inline.source})" for problem in inline.exposure.problems]
-        for verb in toolset.tools:
+        for verb in toolset.tool_names:
             _ = toolset.get_tool(verb).wire
     except DeclarationError as wrong:
         text = str(wrong) if toolset.source in str(wrong) else f"{toolset.source}: {wrong}"

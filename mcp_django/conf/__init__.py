@@ -184,6 +184,11 @@ def language_code() -> str:
     return str(django_settings.LANGUAGE_CODE)
 
 
+def list_languages() -> list[str]:
+    """Return the codes in LANGUAGES."""
+    return [str(code) for code, _ in django_settings.LANGUAGES]
+
+
 def root_urlconf() -> Any:
     """Return ROOT_URLCONF: a module's name or another value for Django's resolver.
 

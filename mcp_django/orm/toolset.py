@@ -7,7 +7,7 @@ from typing import Any
 from django.db import models
 
 from mcp_django.orm.actions import ActionOptions, build_action_tool, collect_actions
-from mcp_django.orm.declaration.base import TOOL_ACTIONS, BaseModelToolset
+from mcp_django.orm.declaration.base import FORM_SUFFIX, TOOL_ACTIONS, BaseModelToolset
 from mcp_django.orm.declaration.checks import check_declaration, check_write_options
 from mcp_django.orm.declaration.inlines import ModelInline
 from mcp_django.orm.resources import Declaration, build_declarations
@@ -93,7 +93,7 @@ class ModelToolset(BaseModelToolset):
 
     def get_declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
         """Return the declarations of tools, actions, row resources and marked methods."""
-        names = () if self.is_generic else dict.fromkeys(self.tools)
+        names = () if self.is_generic else self.tool_names
         tools: list[Declaration] = [(partial(self.get_tool, name), f"{self.source}, {name}") for name in names]
         actions: list[Declaration] = [
             (
@@ -141,7 +141,8 @@ def _check_confirm_option(toolset: ModelToolset) -> None:
         DeclarationError: a name is unknown.
     """
     for name in toolset.confirm:
-        is_writing_tool = TOOL_ACTIONS.get(name, "view") != "view" and name in toolset.tools
+        is_form = name.endswith(FORM_SUFFIX)
+        is_writing_tool = not is_form and TOOL_ACTIONS.get(name, "view") != "view" and name in toolset.tools
         if name not in toolset.action_titles and not is_writing_tool:
             raise DeclarationError(
                 f"{toolset.source}: confirm names {name!r}, which is neither an action nor a writing tool of it"

@@ -298,6 +298,8 @@ class Airports(ModelToolset):
     ]
     label_field = "name"
     tools = ["describe", "list", "get", "count", "aggregate"]
+    # Clients with apps show a table, a card and a chart.
+    app = True
 
     def get_search_results(self, ctx: Context, queryset: Any, search_term: str) -> AirportQuerySet:
         """Search as the site does: every word, accents ignored."""
@@ -322,6 +324,8 @@ class Trips(ModelToolset):
     inlines = [Stops]
     tools = ["describe", "list", "get", "count", "create", "update", "delete"]
     confirm = ["delete"]
+    # A table, a card, and forms in which the user adds and changes trips.
+    app = True
     search_fields = ["name", "origin__name", "destination__name"]
     list_filter = ["origin", "destination", "depart_on", "origin__country", "destination__country"]
     ordering = ["-pk"]

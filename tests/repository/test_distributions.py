@@ -17,6 +17,7 @@ from tests.repository.pages import ROOT, name_of, tracked_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EPOCH = "1700000000"
+NAMES_WITHOUT_SUFFIX = {"mcp_django/py.typed", "mcp_django/contrib/apps/static/mcp_apps/uplot/LICENSE"}
 WHEEL_SUFFIXES = {".css", ".html", ".js", ".mo", ".py", ".svg"}
 SOURCE_FOLDERS = {"benchmarks", "docs", "mcp_django", "project", "scripts", "templates", "tests"}
 SOURCE_FILES = {".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "PKG-INFO", "README.md", "SECURITY.md"}
@@ -75,7 +76,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) ->
     package = {name_of(path) for path in tracked_files() if name_of(path).startswith("mcp_django/")}
     assert names - metadata == {name for name in package if not name.endswith(".po")}
     assert names >= {"mcp_django/py.typed", "mcp_django/locale/de/LC_MESSAGES/django.mo"}
-    suffixes = {PurePosixPath(name).suffix for name in names - metadata - {"mcp_django/py.typed"}}
+    suffixes = {PurePosixPath(name).suffix for name in names - metadata - NAMES_WITHOUT_SUFFIX}
     assert suffixes == WHEEL_SUFFIXES
 
 

@@ -58,10 +58,23 @@ CONFIRMATION = App(
     description="Shows the question of a tool to the user, and sends the answer",
     source="app 'confirmation' of mcp_django.contrib.apps",
 )
-"""App of tools that let the user confirm a call, and of those with `ui="confirmation"`.
+"""App of tools that let the user confirm a call, and of those with `ui="confirmation"`."""
 
-A project may declare another app of this name.
-"""
+MODEL_APP_PREFIX = "model-"
+_MODEL_APP_TITLES = {"table": "Table", "card": "Card", "form": "Form", "chart": "Chart"}
+BUILT_IN_APPS = {
+    CONFIRMATION.name: CONFIRMATION,
+    **{
+        f"{MODEL_APP_PREFIX}{kind}": App(
+            name=f"{MODEL_APP_PREFIX}{kind}",
+            template=f"mcp_apps/model/{kind}.html",
+            title=title,
+            source=f"app '{MODEL_APP_PREFIX}{kind}' of mcp_django.contrib.apps",
+        )
+        for kind, title in _MODEL_APP_TITLES.items()
+    },
+}
+"""Apps of every server by name. A project may declare other apps of these names."""
 
 _APPS: "WeakKeyDictionary[Registry, dict[str, App]]" = WeakKeyDictionary()
 
@@ -148,7 +161,7 @@ def find_app(tool: Tool, registry: Registry) -> App | None:
         found = _APPS.get(get_own_registry(one), {}).get(name)
         if found is not None:
             return found
-    return CONFIRMATION if name == CONFIRMATION.name else None
+    return BUILT_IN_APPS.get(name)
 
 
 def expects_question(tool: Tool) -> bool:

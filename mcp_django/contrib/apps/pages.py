@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.template.loader import get_template, render_to_string
+from django.template.loader import render_to_string, select_template
 
 from mcp_django import conf
 from mcp_django.contrib.apps.declaration import App
+from mcp_django.contrib.apps.model_apps import build_page_data, list_template_names
 from mcp_django.schema import call_in_default_language
 from mcp_django.server.calls.call import Call
 from mcp_django.server.primitives.base import Tool
@@ -124,7 +125,8 @@ def render_page(tool: Tool, app: App) -> str:
         prefix=tool.name.removesuffix(own_name),
         loads_static=app.csp.static,
     )
-    html = get_template(app.template).render({**app.context, "mcp_app": settings})
+    context = {**app.context, "mcp_app": settings, "mcp_model": build_page_data(tool, settings.prefix)}
+    html: str = select_template(list_template_names(tool, app)).render(context)
     if not _DOCUMENT.match(html):
         raise InvalidPage(f"{app.template} is no HTML document; begin it with <!doctype html>")
     return html

@@ -36,8 +36,21 @@ TOOL_ACTIONS = {
     "update": "change",
     "delete": "delete",
     "history": "view",
+    "create_form": "add",
+    "update_form": "change",
 }
 """Names of the tools that `tools` accepts, each with the action of its Django permission."""
+MODEL_APPS = {
+    "list": "model-table",
+    "get": "model-card",
+    "create": "model-card",
+    "update": "model-card",
+    "create_form": "model-form",
+    "update_form": "model-form",
+    "aggregate": "model-chart",
+}
+"""Names of the apps that show the results of tools, with `app = True`."""
+FORM_SUFFIX = "_form"
 
 
 class ClassPermission(NamedTuple):
@@ -101,6 +114,11 @@ class BaseModelToolset(Toolset):
     """
     tools: ClassVar[FieldNames] = ("describe", "list", "get", "count")
     """Names of the tools to serve."""
+    app: ClassVar[bool] = False
+    """True to show rows in apps: a table, a card, a form and a chart (MCP Apps).
+
+    With the tool `create` there is `create_form`, and with `update` there is `update_form`. Requires `describe`.
+    """
     actions: ClassVar[Sequence[Callable[..., Any]]] = ()
     """Functions that are actions, in addition to methods marked with `@action`.
 
@@ -184,6 +202,12 @@ class BaseModelToolset(Toolset):
             DeclarationError: the tool cannot be built.
         """
         raise DeclarationError(f"{self.source}: there is no tool {name!r}")
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """Return the names of all tools: those in `tools`, and the forms of its app."""
+        forms = [f"{name}{FORM_SUFFIX}" for name in self.tools if f"{name}{FORM_SUFFIX}" in TOOL_ACTIONS]
+        return tuple(dict.fromkeys([*self.tools, *(forms if self.app else ())]))
 
     def tool_name(self, verb: str) -> str:
         """Return the full name of a tool, as clients call it."""

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models.constants import LOOKUP_SEP
 from django.forms.models import BaseModelForm
 
-from mcp_django.orm.declaration.base import TOOL_ACTIONS, BaseModelToolset
+from mcp_django.orm.declaration.base import FORM_SUFFIX, TOOL_ACTIONS, BaseModelToolset
 from mcp_django.orm.declaration.exposed_fields import (
     compile_computed_field,
     find_field,
@@ -72,6 +72,7 @@ def check_declaration(toolset: BaseModelToolset) -> None:
     unknown = [name for name in toolset.tools if name not in TOOL_ACTIONS]
     if unknown:
         raise DeclarationError(f"{where}: unknown tool {unknown[0]!r} in tools; choose from {', '.join(TOOL_ACTIONS)}")
+    _check_app(toolset)
     _check_limits(toolset)
 
 
@@ -198,6 +199,20 @@ def _check_path(toolset: BaseModelToolset, path: str) -> None:
         model = relation.related_model
     if find_field(model, last) is None:
         raise DeclarationError(f"{toolset.source}: in {path!r}, {model._meta.label} has no field {last!r}")
+
+
+def _check_app(toolset: BaseModelToolset) -> None:
+    """Check the options of apps: their pages call the tools of the model."""
+    where, app = toolset.source, toolset.app
+    if type(app) is not bool:
+        raise DeclarationError(f"{where}: app = {app!r} is invalid; give True or False")
+    if app and toolset.is_generic:
+        raise DeclarationError(f"{where}: app = True shows tools of one model; it requires ORM_STYLE = 'per_model'")
+    if app and "describe" not in toolset.tools:
+        raise DeclarationError(f"{where}: app = True requires the tool 'describe' in tools, which its pages call")
+    for name in toolset.tools:
+        if name.endswith(FORM_SUFFIX) and (verb := name.removesuffix(FORM_SUFFIX)) not in toolset.tools:
+            raise DeclarationError(f"{where}: the tool {name!r} requires {verb!r} in tools, which saves its values")
 
 
 def _check_limits(toolset: BaseModelToolset) -> None:

@@ -7,14 +7,15 @@ Projects add tools of their own as methods marked with `@tool` in the toolset's 
 
 from functools import partial
 
-from mcp_django.orm.declaration.base import TOOL_ACTIONS, BaseModelToolset
-from mcp_django.orm.tools import aggregate, describe, history, rows
+from mcp_django.orm.declaration.base import MODEL_APPS, TOOL_ACTIONS, BaseModelToolset
+from mcp_django.orm.tools import aggregate, describe, forms, history, rows
 from mcp_django.orm.tools.base import ToolTemplate, build_model_tool
 from mcp_django.orm.writes import schema
 from mcp_django.orm.writes.delete import DeleteOperation
 from mcp_django.orm.writes.save import CreateOperation, UpdateOperation
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.server.primitives.base import Tool
+from mcp_django.server.primitives.ui_options import UIOptions
 
 TOOL_TEMPLATES = {
     "describe": ToolTemplate(
@@ -85,6 +86,21 @@ TOOL_TEMPLATES = {
         history.arguments_schema,
         history.result_schema,
     ),
+    "create_form": ToolTemplate(
+        forms.describe_create_form,
+        "Open a form in which the user adds one {name}. Without apps: the fields that create takes.",
+        "Open a form in which the user adds a row of a model. Without apps: the fields that create takes.",
+        forms.create_arguments_schema,
+        forms.form_result_schema,
+    ),
+    "update_form": ToolTemplate(
+        forms.describe_update_form,
+        "Open a form in which the user changes one {name}. Without apps: its values, and the fields that update takes.",
+        "Open a form in which the user changes a row of a model. Without apps: its values, and the fields that update "
+        "takes.",
+        forms.update_arguments_schema,
+        forms.form_result_schema,
+    ),
 }
 
 
@@ -107,8 +123,10 @@ def build_tool(toolset: BaseModelToolset, name: str) -> Tool:
         result=template.result,
         action=action,
         annotations=template.annotations,
-        atomic=None if action == "view" else (),
+        atomic=None if template.annotations.read_only else (),
     )
+    if toolset.app and name in MODEL_APPS:
+        tool.ui = UIOptions(app=MODEL_APPS[name])
     tool.confirm = toolset.get_confirmation(name)
     tool.single_use_state = bool(tool.confirm)
     return tool

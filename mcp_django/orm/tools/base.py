@@ -80,6 +80,17 @@ def build_model_tool(
     )
 
 
+def can_use_tool(toolset: BaseModelToolset, verb: str, ctx: Context) -> bool:
+    """Return True if the caller may use a tool.
+
+    Results must not name hidden tools.
+    """
+    tool, authorizer = toolset.get_tool(verb), ctx.server.authorizer
+    if not getattr(toolset, f"has_{tool.metadata['action']}_permission")(ctx):
+        return False
+    return not authorizer.is_restricted(tool) or authorizer.is_allowed(ctx.principal, tool, after_step_up=True)
+
+
 class ReadQuery:
     """Rows and scope of one reading call, with a time limit for its statements.
 

@@ -13,6 +13,7 @@ from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.queries.pagination import get_default_order
 from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.orm.schema import Schema, object_schema
+from mcp_django.orm.tools.base import can_use_tool
 from mcp_django.orm.writes.schema import describe_inlines
 from mcp_django.server.composition.mounting import get_client_name
 from mcp_django.server.context.context import Context
@@ -33,7 +34,7 @@ def describe_model(toolset: BaseModelToolset, ctx: Context, arguments: dict[str,
     """Return the description of the model for the caller; runs no SQL."""
     exposure, meta = toolset.exposure, toolset.model._meta
     scope = VisibilityScope(toolset, ctx, "")
-    tools = [name for name in toolset.tools if _can_use_tool(toolset, name, ctx)]
+    tools = [name for name in toolset.tool_names if can_use_tool(toolset, name, ctx)]
     arguments_used = dict.fromkeys(
         argument for name in tools for argument in toolset.get_tool(name).parameters.schema["properties"]
     )
@@ -54,17 +55,6 @@ def describe_model(toolset: BaseModelToolset, ctx: Context, arguments: dict[str,
         "arguments": describe_arguments(toolset, arguments_used),
         **({"inlines": inlines} if inlines else {}),
     }
-
-
-def _can_use_tool(toolset: BaseModelToolset, verb: str, ctx: Context) -> bool:
-    """Return True if the caller may use a tool.
-
-    The description must not name hidden tools.
-    """
-    tool, authorizer = toolset.get_tool(verb), ctx.server.authorizer
-    if not getattr(toolset, f"has_{tool.metadata['action']}_permission")(ctx):
-        return False
-    return not authorizer.is_restricted(tool) or authorizer.is_allowed(ctx.principal, tool, after_step_up=True)
 
 
 def _describe_field(scope: VisibilityScope, item: ExposedField) -> Schema:

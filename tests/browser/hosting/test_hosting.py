@@ -62,6 +62,54 @@ def test_the_trip_editor_shows_an_error_and_then_saves_as_the_user(
     assert any_host.violations == []
 
 
+def test_rows_of_the_demo_are_a_table_a_card_a_form_and_a_chart(host: AppTestHost, hosting_site: HostingSite) -> None:
+    view, name = host.app, f"Coast, {type(host).__name__}"
+    host.open("airport_list", filters={"country__name": "Switzerland"}, limit=3, fields=["icao", "name", "elevation"])
+    expect(view.locator("tbody tr")).to_have_count(3)
+    view.get_by_role("button", name="Elevation").click()
+    expect(view.locator("th[aria-sort=ascending]")).to_contain_text("Elevation")
+    view.get_by_role("button", name="Next").click()
+    expect(view.get_by_text("Page 2")).to_be_visible()
+    view.get_by_text("Filters").click()
+    view.get_by_label("Field").select_option("name")
+    view.get_by_label("Value").fill("geneva")
+    view.get_by_role("button", name="Filter", exact=True).click()
+    expect(view.locator("tbody tr")).to_have_count(1)
+    expect(view.get_by_text("1 in all")).to_be_visible()
+    view.locator("tbody button").click()
+    expect(view.get_by_role("heading")).to_have_text("LSGG")
+    view.get_by_role("button", name="Back").click()
+    expect(view.locator("tbody tr")).to_have_count(1)
+
+    host.open("trip_create_form", values={"name": name})
+    expect(view.get_by_label("Name *")).to_have_value(name)
+    view.get_by_role("button", name="Save").click()
+    expect(view.locator("[data-mcp-field=origin]")).to_contain_text("required")
+    for field, code in (("Origin *", "LSZH"), ("Destination *", "LSGG")):
+        view.get_by_label(field).press_sequentially(code)
+        option = view.locator(f"datalist#{view.get_by_label(field).get_attribute('list')} option").first
+        view.get_by_label(field).fill(option.get_attribute("value") or "")
+    view.get_by_label("Departure").fill("2031-02-03")
+    view.get_by_role("button", name="Save").click()
+    expect(view.get_by_role("status")).to_have_text("Saved.")
+    view.get_by_role("button", name="Change").click()
+    expect(view.get_by_label("Departure")).to_have_value("2031-02-03")
+    view.get_by_label("Departure").fill("2031-02-04")
+    view.get_by_label("Departure").press("Enter")
+    expect(view.locator("dd", has_text="Feb 4, 2031")).to_be_visible()
+    assert hosting_site.read_trips(name) == [("demo", "2031-02-04")]
+
+    host.open("airport_aggregate", group_by=["country"])
+    expect(view.locator("#chart canvas")).to_be_visible()
+    view.get_by_text("Values").click()
+    expect(view.locator("details tbody tr")).to_have_count(2)
+    view.get_by_label("Group by").select_option("timezone")
+    expect(view.locator("details th", has_text="Europe/Zurich")).to_have_count(1)
+    host.set_theme("dark")
+    expect(view.locator("html[data-theme=dark] #chart canvas")).to_be_visible()
+    assert host.violations == []
+
+
 def test_loads_from_undeclared_origins_are_violations(host: AppTestHost) -> None:
     host.open("show_careless")
     found = host.read_observations()

@@ -1,11 +1,13 @@
-"""The blocks of docs/talk-back/apps.md."""
+"""The blocks of docs/talk-back/apps.md and model-apps.md."""
 
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 
 from mcp_django import Server, conf
 from mcp_django.contrib.apps import Apps
+from mcp_django.orm.declaration.base import MODEL_APPS
 from mcp_django.testing import TestClient
 from tests.repository.pages import ROOT, python_blocks, served_by
 
@@ -54,3 +56,15 @@ async def test_the_form_of_the_page_saves_a_row(monkeypatch: pytest.MonkeyPatch)
     assert result["content"] == [{"type": "text", "text": "Added Tea"}]
     result = await client.call_tool("add_product", {"name": "", "price": 3.5})
     assert list(result["_meta"]["mcp-django/errors"]) == ["name"]
+
+
+@pytest.mark.django_db
+async def test_the_toolset_of_the_page_about_models_has_its_apps(
+    monkeypatch: pytest.MonkeyPatch, templates: dict[str, str]
+) -> None:
+    [block] = python_blocks(PAGE.with_name("model-apps.md"))
+    _, registry = served_by(block, monkeypatch)
+    server = Server("Groups", alias="model-apps-docs", registry=registry, extensions=[Apps()])
+    async with TestClient(server, user=await User.objects.acreate_superuser("root")) as client:
+        linked = {tool["name"] for tool in await client.list_tools() if "ui" in tool.get("_meta", {})}
+    assert linked == {f"group_{name}" for name in MODEL_APPS}

@@ -14,7 +14,7 @@ from django.forms.utils import flatatt
 from django.template import Context
 from django.template.loader import render_to_string
 from django.templatetags.static import static
-from django.utils.html import format_html
+from django.utils.html import format_html, json_script
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
@@ -35,6 +35,23 @@ def app_bridge(context: Context) -> SafeString:
     scripts = [escape_script((_SCRIPTS / name).read_text(encoding="utf-8")) for name in names]
     script = SafeString("\n".join(scripts))
     return format_html('<script data-app="{}">{}</script>', json.dumps(settings), script)
+
+
+@register.simple_tag(takes_context=True)
+def app_model(context: Context, *names: str) -> SafeString:
+    """Insert the constants and scripts of the ready-made apps of models: `{% app_model "card" "table" %}`."""
+    scripts = [(_SCRIPTS / "model" / f"{name}.js").read_text(encoding="utf-8") for name in ("model", *names)]
+    if "chart" in names:
+        scripts.insert(0, (_SCRIPTS / "uplot" / "uPlot.iife.min.js").read_text(encoding="utf-8"))
+    script = SafeString("\n".join(escape_script(text) for text in scripts))
+    return json_script(context.get("mcp_model", {}), "mcp-model") + format_html("<script>{}</script>", script)
+
+
+@register.simple_tag
+def app_model_style(*names: str) -> SafeString:
+    """Insert the stylesheet of the ready-made apps of models: `{% app_model_style "chart" %}`."""
+    paths = [_SCRIPTS / "model" / "model.css", *([_SCRIPTS / "uplot" / "uPlot.min.css"] if "chart" in names else [])]
+    return format_html("<style>{}</style>", SafeString("\n".join(path.read_text(encoding="utf-8") for path in paths)))
 
 
 @register.simple_tag(takes_context=True)
