@@ -3,6 +3,9 @@
 Rows are copied from one that a call created. The time runs from the first attempt to the last end, as the rows have
 them, so that the start of a worker does not count. `--before CHECKOUT` measures another checkout, in turns with this
 one. The statements of a task are counted in a run of their own.
+
+`--calls` measures ordinary calls instead: those of a tool without `task=`, on a server with the extension and on one
+without. It needs no PostgreSQL.
 """
 
 from __future__ import annotations
@@ -20,8 +23,11 @@ from typing import Any
 
 import psycopg
 
+from benchmarks import rounds
 from benchmarks.log import database
-from benchmarks.report import table
+from benchmarks.report import spread, table
+from benchmarks.subjects import ADD_MANY, ADD_ONE, Family, Subject, served
+from benchmarks.wire import Dialect
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = Path(__file__).resolve().parent / "servers" / "task_worker.py"
@@ -97,20 +103,47 @@ def open_project(checkout: Path, postgres: str) -> Iterator[Project]:
         yield Project(checkout, entry, f"{postgres.rpartition('/')[0]}/{entry['NAME']}")
 
 
-def main() -> None:
+def measure_calls(number: int, seconds: float) -> int:
+    """Print the cost of calls without tasks, with and without the extension. Returns 1 for a wrong answer."""
+    rows, cells = [], (ADD_ONE, ADD_MANY)
+    for dialect, name in ((Dialect.STATELESS, "modern"), (Dialect.HANDSHAKE, "legacy")):
+        for label, options in (("without the extension", ()), ("with the extension", ("--tasks",))):
+            command = served(*options)
+            rows.append(Subject(label=f"{name}, {label}", family=Family.OURS, command=command, dialect=dialect))
+    results = rounds.run(rows, cells, rounds=number, seconds=seconds, say=rounds.say_to_stderr)
+    costs = [[row.label, *(spread(results.of(row, cell)) for cell in cells)] for row in rows]
+    ratios = [
+        [extended.label, *(f"{results.ratio(extended, plain, cell) or 0:.3f}" for cell in cells)]
+        for plain, extended in zip(rows[::2], rows[1::2], strict=True)
+    ]
+    labels = [cell.label for cell in cells]
+    print("CPU microseconds of the server process per call: median (fewest-most)\n\n" + table(["", *labels], costs))
+    print("\nTimes the cost without the extension\n\n" + table(["", *labels], ratios))
+    failures = list(results.failures())
+    for line in failures:
+        rounds.say_to_stderr(f"FAILED {line}")
+    return 1 if failures else 0
+
+
+def main() -> int:
     """Run, print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tasks", description=__doc__)
-    parser.add_argument("--postgres", metavar="URL", required=True)
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--postgres", metavar="URL")
+    chosen.add_argument("--calls", action="store_true", help="measure calls of a tool without tasks")
     parser.add_argument("--before", type=Path, metavar="CHECKOUT")
     parser.add_argument("--tasks", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    if options.calls:
+        return measure_calls(options.rounds * 3, 0.35)
     with open_project(ROOT, options.postgres) as now:
         if options.before is None:
             compare({"mcp_worker": now}, options)
         else:
             with open_project(options.before.resolve(), options.postgres) as before:
                 compare({"mcp_worker": now, "before": before}, options)
+    return 0
 
 
 def compare(projects: dict[str, Project], options: argparse.Namespace) -> None:
@@ -129,4 +162,4 @@ def compare(projects: dict[str, Project], options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -24,6 +24,7 @@ INSTALLED_APPS = [
     *(["django.contrib.sessions"] if AUTH == "session" else []),
     *OAUTH,
     "mcp_django",
+    *(["mcp_django.contrib.tasks"] if os.environ.get("BENCH_TASKS") else []),
     "benchmarks.site",
 ]
 STOCK_MIDDLEWARE = [
@@ -53,7 +54,15 @@ MCP = {
     **({"ISSUERS": [{"ISSUER": ISSUER, "JWKS_URI": ISSUER + "/keys"}]} if ISSUER else {}),
     **({"TOKEN_CACHE_SECONDS": 0} if os.environ.get("BENCH_FORGETFUL") else {}),
     # At two paths, the door's and the view's, so what tokens are made for is said.
-    "SERVERS": {"default": {"NAME": "benchmarks", "VERSION": "1", "PAGE_SIZE": 1000, "RESOURCE": f"{ORIGIN}/mcp"}},
+    "SERVERS": {
+        "default": {
+            "NAME": "benchmarks",
+            "VERSION": "1",
+            "PAGE_SIZE": 1000,
+            "RESOURCE": f"{ORIGIN}/mcp",
+            "EXTENSIONS": ["mcp_django.contrib.tasks.Tasks"] if os.environ.get("BENCH_TASKS") else [],
+        }
+    },
     "LIMITS": {"SESSIONS_PER_OWNER": 5000, "IN_FLIGHT": 64, "MAX_STREAMS": 5000, "MAX_STREAMS_PER_OWNER": 5000},
 }
 if os.environ.get("BENCH_LOG"):
