@@ -19,6 +19,7 @@ from mcp_django.admin.base import BaseAdmin, RowAction, RowActionAdmin, ServerFi
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.creation.task_rows import build_repetition, start_task_of_call
 from mcp_django.contrib.tasks.models import Task, TaskAttempt, TaskWorker
+from mcp_django.contrib.tasks.publishing import publish_change
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.contrib.tasks.rows.figures import TaskFigures, read_figures
 from mcp_django.contrib.tasks.rows.leases import is_worker_alive
@@ -110,6 +111,7 @@ class TaskAdmin(RowActionAdmin):
             async_to_sync(start_task_of_call)(get_backend(), repetition)
         except Overloaded as problem:
             return str(problem)
+        async_to_sync(publish_change)(repetition.pk)
         return str(_("The tool runs again as task %s.") % repetition.pk)
 
     @admin.display(description=_("progress"))

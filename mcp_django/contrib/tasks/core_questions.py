@@ -14,6 +14,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from mcp_django import wiring
+from mcp_django.aio.clock import monotonic
 from mcp_django.aio.tasks import run_in_background
 from mcp_django.contrib.tasks.models import Task, TaskInput, TaskStatus
 from mcp_django.contrib.tasks.rows import store, wire
@@ -27,6 +28,10 @@ from mcp_django.server.calls.session import ServerSession
 logger = logging.getLogger("mcp_django.tasks")
 SESSION_STREAM_SECONDS = 2.0
 """Age of a question without a `tasks/result` request at which it is sent on the stream of the session."""
+CLAIM_SECONDS = 20.0
+"""Seconds for which a claim on a question holds, unless its process extends it."""
+EXTENSION_SECONDS = 5.0
+"""Seconds between two extensions of claims, and between two checks of the stream of a session."""
 CHECK_SECONDS = 1.0
 """Seconds between two reads of the row while a question is open on the stream of a session."""
 FindTask = Callable[[], Awaitable[Task]]
@@ -45,6 +50,8 @@ class CoreQuestions:
         self._sink = sink
         self._record = record
         self._requests: dict[int, asyncio.Task[None]] = {}
+        self._extended = monotonic()
+        """Time of the last extension of the claims."""
 
     async def wait(self, seconds: float) -> bool:
         """Wait up to so many seconds for the answers; return True if one is missing."""
@@ -55,9 +62,22 @@ class CoreQuestions:
 
     async def send(self) -> None:
         """Send the open questions that no other stream has sent."""
-        rows = await store.run_on_rows(claim_questions, self._id, self._get_seconds())
+        rows = await store.run_on_rows(claim_questions, self._id)
         for row in rows:
             self._requests[row.pk] = asyncio.ensure_future(self._send_request(row))
+
+    async def extend_claims(self) -> bool:
+        """Extend the claims on the unanswered questions, if it is time for that; return True if it was.
+
+        Without extensions other streams may send the questions: this process or its stream is gone.
+        """
+        if monotonic() - self._extended < EXTENSION_SECONDS:
+            return False
+        self._extended = monotonic()
+        pending = [pk for pk, request in self._requests.items() if not request.done()]
+        if pending:
+            await store.run_on_rows(_extend_claims, pending)
+        return True
 
     def cancel(self) -> None:
         """Cancel the requests that have no answer. Other streams may send their questions again."""
@@ -109,13 +129,14 @@ def ask_on_session_stream(call: Call, task: Task, find: FindTask, record: Record
 async def _ask_until_answered(
     call: Call, session: ServerSession, id: str, find: FindTask, record: RecordAnswers
 ) -> None:
-    publisher, wait = wiring.get_event_publisher(), call.server.options.conversation_limits.wait
+    publisher = wiring.get_event_publisher()
     questions = CoreQuestions(call, session, id, SessionSink(publisher, session), record)
     try:
-        if await store.run_on_rows(has_unsent_questions, id, wait) and await has_open_stream(publisher, session):
+        if await store.run_on_rows(has_unsent_questions, id) and await has_open_stream(publisher, session):
             await questions.send()
         while await questions.wait(CHECK_SECONDS) and (await find()).status == TaskStatus.INPUT_REQUIRED:
-            pass
+            if await questions.extend_claims() and not await has_open_stream(publisher, session):
+                break  # another stream, or the next one of this session, may send them
     except InvalidParams:
         pass  # the task has expired
     except Exception:
@@ -124,22 +145,26 @@ async def _ask_until_answered(
         questions.cancel()
 
 
-def _find_unsent(id: str, seconds: float) -> QuerySet[TaskInput]:
-    """Return the open questions that no stream has sent within `seconds`."""
-    is_unsent = Q(asked=None) | Q(asked__lt=timezone.now() - timedelta(seconds=seconds))
+def _find_unsent(id: str) -> QuerySet[TaskInput]:
+    """Return the open questions that no stream has claimed."""
+    is_unsent = Q(asked=None) | Q(asked__lt=timezone.now() - timedelta(seconds=CLAIM_SECONDS))
     return TaskInput.objects.filter(is_unsent, task=id, closed=None)
 
 
-def has_unsent_questions(id: str, seconds: float) -> bool:
-    """Return True if no stream has sent some question within `seconds`."""
-    return _find_unsent(id, seconds).exists()
+def has_unsent_questions(id: str) -> bool:
+    """Return True if no stream has claimed some question."""
+    return _find_unsent(id).exists()
 
 
-def claim_questions(id: str, seconds: float) -> list[TaskInput]:
-    """Claim the open questions that no stream has sent within `seconds`."""
-    unsent = _find_unsent(id, seconds)
+def claim_questions(id: str) -> list[TaskInput]:
+    """Claim the open questions that no stream has claimed."""
+    unsent = _find_unsent(id)
     now = timezone.now()
     return [row for row in unsent.order_by("pk") if unsent.filter(pk=row.pk).update(asked=now)]
+
+
+def _extend_claims(keys: list[int]) -> None:
+    TaskInput.objects.filter(pk__in=keys, closed=None).update(asked=timezone.now())
 
 
 def _release_question(pk: int) -> None:

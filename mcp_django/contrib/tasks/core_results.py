@@ -26,6 +26,7 @@ class CoreTaskResult:
             while not (task := await self._find()).is_terminal:
                 if task.status == TaskStatus.INPUT_REQUIRED and self._questions is not None:
                     await self._questions.send()
+                    await self._questions.extend_claims()
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.5, max_pause)
         finally:

@@ -4,13 +4,19 @@ import asyncio
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 
 from mcp_django import wiring
-from mcp_django.contrib.tasks.core_questions import SESSION_STREAM_SECONDS
+from mcp_django.contrib.tasks.core_questions import (
+    CLAIM_SECONDS,
+    EXTENSION_SECONDS,
+    SESSION_STREAM_SECONDS,
+    claim_questions,
+)
 from mcp_django.contrib.tasks.models import Task, TaskInput
 from mcp_django.contrib.tasks.rows.wire import RELATED_TASK_KEY
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InternalError, InvalidParams, MCPError, MethodNotFound
+from mcp_django.protocol.errors import InternalError, InvalidParams, MCPError, MethodNotFound, MissingClientCapability
 from mcp_django.protocol.revisions import REVISIONS
 from mcp_django.runtime.streams.session_sink import PROBE_SECONDS
 from mcp_django.runtime.streams.session_stream import SessionStream
@@ -188,6 +194,56 @@ async def test_without_a_stream_a_question_waits_for_the_result(core: CoreClient
     assert (await clock.advance_while(core.result(id)))["content"][0]["text"] == "a: accept True"
 
 
+async def test_a_question_on_a_dead_session_stream_is_asked_elsewhere(
+    core: CoreClient, no_pause: None, clock: Clock
+) -> None:
+    assert core.session is not None
+    publisher = wiring.get_event_publisher()
+    source = SessionEventSource(core.server, publisher=publisher, executor=core.server.executor)
+    stream = SessionStream(core.session, source, max_waiting=8)
+    await stream.open(None, Connection(core.principal, session=core.session))
+    id = (await core.start("confirm", name="a"))["taskId"]
+    await core.until(id, "input_required")
+    await clock.advance(SESSION_STREAM_SECONDS + 1)
+    await core.get(id)
+    await eventually(lambda: any("elicitation/create" in str(message) for message in stream.waiting))
+    stream.close()
+
+    core.answer = lambda method, params: accept(value=True)
+    asked = clock.monotonic()
+    assert (await clock.advance_while(core.result(id)))["content"][0]["text"] == "a: accept True"
+    assert clock.monotonic() - asked < 120  # without the check of the stream, the request waits for ten minutes
+
+
+async def test_a_question_of_a_killed_process_is_asked_again(core: CoreClient, no_pause: None, clock: Clock) -> None:
+    id = (await core.start("confirm", name="a"))["taskId"]
+    await core.until(id, "input_required")
+    assert len(await sync_to_async(claim_questions)(id)) == 1
+    core.answer = lambda method, params: accept(value=True)
+    waiting = asyncio.ensure_future(core.result(id))
+    await clock.advance(CLAIM_SECONDS - 5)
+    assert not core.said
+    await clock.advance_until(waiting.done)
+    assert (await waiting)["content"][0]["text"] == "a: accept True"
+
+
+async def test_a_question_is_sent_once_while_its_process_waits(core: CoreClient, no_pause: None, clock: Clock) -> None:
+    id = (await core.start("confirm", name="a"))["taskId"]
+    await core.until(id, "input_required")
+    first, second = (asyncio.ensure_future(core.result(id)) for _ in range(2))
+    await clock.advance_until(lambda: core.said)
+    for _ in range(6):
+        before = (await TaskInput.objects.aget()).asked
+        await clock.advance(EXTENSION_SECONDS)
+        while (await TaskInput.objects.aget()).asked == before:
+            await asyncio.sleep(0)
+    assert len([message for message in core.said if "id" in message]) == 1
+    await core.cancel(id)
+    for waiting in (first, second):
+        with pytest.raises(InternalError):
+            await clock.advance_while(waiting)
+
+
 async def test_a_lost_stream_leaves_its_question_open(core: CoreClient, no_pause: None) -> None:
     id = (await core.start("confirm", name="a"))["taskId"]
     await core.until(id, "input_required")
@@ -248,6 +304,28 @@ async def test_anonymous_sessions_do_not_see_each_others_tasks(core: CoreClient,
     with pytest.raises(InvalidParams, match="Unknown task"):
         await two.get(id)
     await one.until(id)
+
+
+async def test_the_era_of_the_request_decides(core: CoreClient, gate: Gate) -> None:  # TM-8
+    """A session reads and cancels the tasks that it made; a stateless request needs the extension for the same rows."""
+    id = (await core.start("wait"))["taskId"]
+    stateless = TaskClient(core.server, capabilities={"tasks": {"cancel": {}}})
+    for method in ("tasks/get", "tasks/cancel"):
+        with pytest.raises(MissingClientCapability):
+            await stateless.request(method, {"taskId": id})
+    assert (await core.get(id))["status"] == "working"
+    assert (await core.cancel(id))["status"] == "cancelled"
+
+
+async def test_questions_are_plain_requests_to_clients_with_tasks_of_their_own(
+    core: CoreClient, no_pause: None
+) -> None:  # TL-15
+    core.capabilities["tasks"] = {"requests": {"elicitation": {"create": {}}, "sampling": {"createMessage": {}}}}
+    core.answer = lambda method, params: accept(value=True)
+    id = (await core.start("confirm", name="a"))["taskId"]
+    await core.result(id)
+    (asked,) = [message for message in core.said if "id" in message]
+    assert "task" not in asked["params"]
 
 
 async def test_update_does_not_exist(core: CoreClient) -> None:

@@ -97,6 +97,20 @@ def test_an_ended_task_runs_again_as_a_new_one(browser: Client, change: Callable
     assert new.pk in str(LogEntry.objects.order_by("-pk")[0].change_message)
 
 
+def test_the_session_of_a_core_task_is_notified_of_its_repetition(
+    browser: Client, change: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(BACKEND="mcp_django.contrib.tasks.worker.WorkerBackend", BACKEND_OPTIONS={})
+    told: list[tuple[int, str]] = []
+    monkeypatch.setattr(
+        "mcp_django.contrib.tasks.publishing.notify_session",
+        lambda session, method, params: told.append((session, params["taskId"])),
+    )
+    task = make_task(status=TaskStatus.FAILED, origin="core", session=7)
+    browser.post(reverse("admin:mcp_tasks_task_repeat", args=[task.pk]))
+    assert told == [(7, Task.objects.exclude(pk=task.pk).get().pk)]
+
+
 def test_viewers_change_nothing(gate: Gate) -> None:
     task = make_task(status=TaskStatus.COMPLETED)
     assert repeat_status(task) == 403

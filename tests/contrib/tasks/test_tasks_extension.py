@@ -15,6 +15,7 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.ports import Overloaded
+from mcp_django.server.primitives.registry import get_registry
 from tests.contrib.tasks.clients import DECLARED, IDENTIFIER, TaskClient, make_caller
 from tests.contrib.tasks.conftest import ALIAS, Gate
 from tests.server.client import HANDSHAKE, accept
@@ -127,6 +128,26 @@ async def test_only_a_declaring_request_gets_a_task(client: TaskClient, gate: Ga
 
     client.capabilities = DECLARED
     assert (await client.request("tools/call", {"name": "greet", "task": {}}))["content"][0]["text"] == "hello"
+
+
+async def test_only_calls_of_tools_become_tasks(client: TaskClient) -> None:  # TM-5, TM-10
+    @client.server.prompt
+    def advise() -> str:
+        """Advise."""
+        return "Wait."
+
+    @client.server.resource("notes://one")
+    def note() -> str:
+        """A note."""
+        return "one"
+
+    try:
+        for method, params in (("prompts/get", {"name": "advise"}), ("resources/read", {"uri": "notes://one"})):
+            assert (await client.request(method, {**params, "task": {"ttl": 1000}}))["resultType"] == "complete"
+    finally:
+        get_registry(ALIAS).remove("prompt", "advise")
+        get_registry(ALIAS).remove("resource", "notes://one")
+    assert not await Task.objects.aexists()
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])

@@ -6,6 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mcp_django import wiring
@@ -118,6 +121,16 @@ async def test_a_call_that_its_client_gives_up_leaves_no_task(client: TaskClient
     await clock.advance(0.05)
     calling.cancel()
     await wait_for_row(status="cancelled")
+
+
+def test_a_task_takes_three_statements_and_a_poll_one(client: TaskClient) -> None:
+    async_to_sync(client.call)("greet")  # whatever a process reads once
+    with CaptureQueriesContext(connection) as statements:
+        id = async_to_sync(client.start)("wait")["taskId"]
+    assert len(statements) <= 3, [each["sql"][:80] for each in statements]
+    with CaptureQueriesContext(connection) as statements:
+        assert async_to_sync(client.get)(id)["status"] == "working"
+    assert len(statements) == 1, [each["sql"][:80] for each in statements]
 
 
 async def test_a_burst_runs_all_waiting_tasks(client: TaskClient, gate: Gate) -> None:
