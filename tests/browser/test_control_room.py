@@ -10,7 +10,8 @@ from pytest_django.fixtures import Settings
 
 from mcp_django.contrib import control_room
 from tests.browser.test_strict_policy import OF_DJANGO, boss, check, page, site_url, strict_server
-from tests.contrib.control_room.test_rows import make_rollup, make_usage
+from tests.contrib.control_room.test_rows import make_record, make_rollup, make_usage
+from tests.contrib.control_room.test_running_calls import make_long_call, make_process
 
 __all__ = ["boss", "page", "site_url", "strict_server"]
 ROOM = "/admin/mcp_control_room/controlroom/"
@@ -25,20 +26,32 @@ def room(page: Page, settings: Settings) -> Page:
     for past in range(20):
         make_rollup(now - timedelta(minutes=past), count=past + 3, name=f"a_tool_with_a_long_name_{past % 3}")
     make_rollup(now - timedelta(minutes=2), count=2, outcome="bug")
+    make_process("web-1:1")
+    make_process("web-2:2", age=60)
+    make_long_call(process="web-1:1", progress=2, progress_total=3, client="a-client 1.0")
     make_usage(now.replace(minute=0), client="a-client", user_key="1")
+    make_record(now, name="a_tool_with_a_long_name_0", reference="5d1f09c2")
     return page
 
 
 def test_the_room_is_usable_and_live(room: Page) -> None:
     room.clock.install()
     room.goto(ROOM)
-    room.locator("summary").first.click()
+    room.locator("#chart-1-table summary").click()
     check(room, ignored=OF_DJANGO)
+    expect(room.get_by_role("alert")).to_contain_text("web-2:2")
+    room.get_by_role("link", name="a_tool_with_a_long_name_0").click()
+    room.get_by_text("5d1f09c2").wait_for()
+    check(room, ignored=OF_DJANGO)
+    room.go_back()
+    room.locator("#chart-2-table summary").click()
+    room.locator("#processes summary").click()
 
     make_rollup(timezone.now().replace(second=0, microsecond=0), count=1000, process="b")
     room.clock.run_for(6000)
     expect(room.locator("[data-tile=calls] strong")).to_contain_text("1.252")
-    assert room.locator("details[open]").count() == 1
+    assert room.locator("#chart-2-table").evaluate("it => it.open")
+    assert not room.locator("#processes").evaluate("it => it.open")
 
     live = room.locator("[data-live]")
     room.context.set_offline(True)

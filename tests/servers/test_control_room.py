@@ -65,6 +65,6 @@ def test_calls_of_one_process_on_the_page_of_another(new_database: Callable[[str
             client.call("wait", {"tag": "lost"})
             wait_until(lambda: "cancel-" in visitor.open_room())
             one.terminate(signal.SIGKILL)
-            wait_until(lambda: "is silent" in visitor.open_room())
+            wait_until(lambda: "has been silent" in visitor.open_room())
             assert "cancel-" not in visitor.open_room()
         other.terminate()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from django.db import models
 from django.db.models import Max
@@ -88,6 +89,16 @@ class CallTarget(NamedTuple):
     server: str
     method: str
     name: str
+
+    @property
+    def query(self) -> str:
+        """Query of the address of the target's page."""
+        return urlencode(self._asdict())
+
+    @property
+    def label(self) -> str:
+        """Name of a tool; otherwise method and name."""
+        return self.name if self.method == TOOL_METHOD else f"{self.method} {self.name}".strip()
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from mcp_django.contrib.control_room.pages.callers import load_callers
 from mcp_django.contrib.control_room.pages.figures import SpanFigures, load_figures
 from mcp_django.contrib.control_room.pages.line_charts import LineChart, Series
 from mcp_django.contrib.control_room.pages.running_calls import load_running_calls, mark_cancelled
+from mcp_django.contrib.control_room.pages.targets import load_target, parse_target
 from mcp_django.contrib.control_room.pages.time_spans import SPANS, TimeSpan, get_span
 
 MAX_SHOWN_TARGETS = 200
@@ -41,6 +42,7 @@ class ControlRoomAdmin(BaseAdmin):
             for pattern, view, name in (
                 ("", self.changelist_view, "changelist"),
                 ("figures/", self.figures_view, "figures"),
+                ("calls/", self.target_view, "target"),
                 ("running/", self.running_view, "running"),
                 ("cancel/", self.cancel_view, "cancel"),
             )
@@ -67,6 +69,22 @@ class ControlRoomAdmin(BaseAdmin):
         response = TemplateResponse(request, "mcp_control_room/figures.html", context)
         response["Cache-Control"] = "no-store"
         return response
+
+    def target_view(self, request: HttpRequest) -> HttpResponse:
+        """Show one tool, prompt, resource or method."""
+        self.check_view_permission(request)
+        target = parse_target(request.GET)
+        context = self.build_room_context(request, title=target.label, crumb=True)
+        page = load_target(target, context["span"], with_calls=context["may_see_calls"])
+        figures = page.figures
+        context |= {
+            "page": page,
+            "total": figures.total,
+            "charts": build_charts(figures, context["span"]),
+            "callers": page.callers,
+            "as_of": timezone.now(),
+        }
+        return TemplateResponse(request, "mcp_control_room/target.html", context)
 
     def running_view(self, request: HttpRequest) -> HttpResponse:
         """Return the part of the page with the running calls and the processes."""
@@ -116,6 +134,9 @@ class ControlRoomAdmin(BaseAdmin):
             figures_url=f"{self.get_url('figures')}?{query}",
             running_url=f"{self.get_url('running')}?{query}",
             cancel_url=f"{self.get_url('cancel')}?{query}",
+            target_url=self.get_url("target"),
+            calls_url=reverse(f"{self.admin_site.name}:mcp_control_room_calllogentry_changelist"),
+            may_see_calls=request.user.has_perm("mcp_control_room.view_calllogentry"),
             **context,
         )
 

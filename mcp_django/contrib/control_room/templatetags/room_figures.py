@@ -39,4 +39,4 @@ def percent(value: float) -> str:
 
 def _append_unit(value: float, unit: str) -> str:
     """Return a number and its unit, which no line break parts."""
-    return f"{figure(value, 1 if value < MAX_FINE_VALUE_COUNT else 0)}\N{NO-BREAK SPACE}{unit}"
+    return f"{figure(value, 1 if 0 < value < MAX_FINE_VALUE_COUNT else 0)}\N{NO-BREAK SPACE}{unit}"

@@ -22,10 +22,10 @@
   const replace = (part, html) => {
     const focused = part.contains(document.activeElement) ? document.activeElement : null;
     if (focused && focused.matches("input, textarea, select")) return;
-    const open = [...part.querySelectorAll("details[open][id]")].map((element) => element.id);
+    const folds = [...part.querySelectorAll("details[id]")].map((element) => [element.id, element.open]);
     const scrolled = [...part.querySelectorAll(".room-scroll[id]")].map((element) => [element.id, element.scrollLeft]);
     part.innerHTML = html;
-    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+    for (const [id, open] of folds) document.getElementById(id)?.toggleAttribute("open", open);
     for (const [id, left] of scrolled) {
       const element = document.getElementById(id);
       if (element) element.scrollLeft = left;
