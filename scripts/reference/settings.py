@@ -21,6 +21,7 @@ from mcp_django.conf.options import Limits, Rates, ServerSettings, Settings
 from mcp_django.conf.proxies import ProxySettings
 from mcp_django.conf.readers import find_reader
 from mcp_django.contrib.apps.preview.options import PreviewSettings
+from mcp_django.contrib.control_room.alerts.options import AlertSettings
 from mcp_django.contrib.control_room.options import CallSelection, RecordSettings
 from mcp_django.contrib.memory.options import MemorySettings
 from mcp_django.contrib.oauth.options import OAuthSettings
@@ -103,6 +104,7 @@ SECTIONS: Final = (
     Section("TASKS", 'MCP["TASKS"]', TaskSettings),
     Section("APPS_PREVIEW", 'MCP["APPS_PREVIEW"]', PreviewSettings),
     Section("RECORD", 'MCP["RECORD"]', RecordSettings),
+    Section("ALERTS", 'MCP["ALERTS"]', AlertSettings),
 )
 INTRODUCTIONS: Final = {
     "settings.md": INTRODUCTION,
@@ -117,6 +119,7 @@ APPS: Final = {
     "TASKS": "mcp_django.contrib.tasks",
     "APPS_PREVIEW": "mcp_django.contrib.apps",
     "RECORD": "mcp_django.contrib.control_room",
+    "ALERTS": "mcp_django.contrib.control_room",
 }
 """Sections that exist only if an app is installed, with the app."""
 NOT_KEYS: Final = {(ClientSettings, "alias")}

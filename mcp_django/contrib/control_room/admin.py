@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.admin.base import BaseAdmin, ServerFilter
 from mcp_django.contrib.control_room.export import iter_lines
-from mcp_django.contrib.control_room.models import CallLogEntry
+from mcp_django.contrib.control_room.models import Alert, CallLogEntry
 from mcp_django.contrib.control_room.pages.callers import load_user_names
 from mcp_django.contrib.control_room.pages.room import ControlRoomAdmin
 
@@ -129,3 +129,35 @@ class CallLogEntryList(ChangeList):
         names = load_user_names(record.user_key for record in self.result_list)
         for record in self.result_list:
             record.user_names = names
+
+
+class ActiveFilter(admin.SimpleListFilter):
+    """Filter of alerts by their state."""
+
+    title = _("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("active", _("active")), ("cleared", _("cleared"))]
+
+    def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
+        state = self.value()
+        return queryset.filter(is_active=state == "active") if state in {"active", "cleared"} else queryset
+
+
+@admin.register(Alert)
+class AlertAdmin(BaseAdmin):
+    """List alerts, the active ones first."""
+
+    can_add = False
+    can_change = False
+    can_delete = False
+    list_display = ["label", "subject", "is_active", "value", "limit", "since", "cleared"]
+    list_display_links = None
+    list_filter = [ActiveFilter, "rule"]
+    search_fields = ["subject"]
+    ordering = ["-is_active", "-since"]
+
+    def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
+        """Return the alerts that were raised at some time."""
+        return super().get_queryset(request).filter(since__isnull=False)

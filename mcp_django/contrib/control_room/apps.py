@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 class ControlRoomConfig(AppConfig):
     """App configuration.
 
-    Registers the settings in `MCP["RECORD"]`, and the recorder of calls.
+    Registers the settings in `MCP["RECORD"]` and `MCP["ALERTS"]`, the recorder of calls, and the check of alerts.
     """
 
     name = "mcp_django.contrib.control_room"
@@ -16,6 +16,8 @@ class ControlRoomConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from mcp_django.contrib.control_room.recording.recorder import install_recorder
+        from mcp_django.contrib.control_room.alerts.evaluation import AlertTimer
+        from mcp_django.contrib.control_room.recording.recorder import RECORDER, install_recorder
 
         install_recorder()
+        RECORDER.add_periodic_task(AlertTimer().check)

@@ -205,3 +205,51 @@ class CallLogEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.method} {self.name}".strip()
+
+
+class AlertRule(models.TextChoices):
+    """Rule of an alert. The label names its value."""
+
+    ERRORS = "errors", _("Share of errors")
+    BUGS = "bugs", _("Bugs")
+    SLOW = "slow", _("Seconds in which 95 % of the calls ended")
+    OLDEST_CALL = "oldest_call", _("Seconds since the start of the oldest running call")
+    THREAD_QUEUE = "thread_queue", _("Calls that wait for a thread")
+    SILENT_PROCESS = "silent_process", _("Seconds since the last report of a process")
+    DROPPED = "dropped", _("Dropped records of calls")
+    REMOTE = "remote", _("Processes for which a remote server fails")
+    REFUSALS = "refusals", _("Calls refused by a limit")
+    OLDEST_TASK = "oldest_task", _("Seconds for which the oldest task has waited")
+
+
+class Alert(models.Model):
+    """State of a rule for one subject: active above the limit, and cleared after a calm time."""
+
+    rule = models.CharField(_("rule"), max_length=32, blank=True)
+    """Empty in the one row that holds the time of the last check."""
+    subject = models.CharField(_("subject"), max_length=KEY_CHARACTERS, blank=True)
+    is_active = models.BooleanField(_("active"), default=False)
+    value = models.FloatField(_("value"), default=0.0)
+    limit = models.FloatField(_("limit"), default=0.0)
+    total = models.FloatField(default=0.0, editable=False)
+    """Last total of a rule whose increase counts."""
+    since = models.DateTimeField(_("since"), null=True, blank=True)
+    cleared = models.DateTimeField(_("cleared"), null=True, blank=True)
+    above_since = models.DateTimeField(null=True, blank=True, editable=False)
+    calm_since = models.DateTimeField(null=True, blank=True, editable=False)
+    checked = models.DateTimeField(_("checked"))
+
+    class Meta:
+        verbose_name = _("alert")
+        verbose_name_plural = _("alerts")
+        default_permissions = ("view",)
+        constraints = [models.UniqueConstraint(fields=["rule", "subject"], name="mcp_control_room_alert")]
+
+    def __str__(self) -> str:
+        text = f"{self.label}: {self.value:g} > {self.limit:g}" if self.is_active else str(self.label)
+        return f"{self.subject}: {text}" if self.subject else text
+
+    @property
+    def label(self) -> str:
+        """Name of the value."""
+        return str(dict(AlertRule.choices).get(self.rule, self.rule))

@@ -13,6 +13,7 @@ import secrets
 import socket
 import threading
 from collections import deque
+from collections.abc import Callable
 from time import perf_counter, time
 from typing import Any
 
@@ -60,6 +61,7 @@ class CallRecorder:
         self.dropped = 0
         """Calls that were dropped from the full queue, and rows above the limit."""
         self._starts_thread = starts_thread
+        self._periodic_tasks: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
         self._reset()
@@ -230,7 +232,16 @@ class CallRecorder:
             with self._written:
                 self._written.notify_all()
 
+    def add_periodic_task(self, task: Callable[[], None]) -> None:
+        """Call a function after each write of this process. Its failures are logged."""
+        self._periodic_tasks.append(task)
+
     def _maintain(self) -> None:
+        for task in self._periodic_tasks:
+            try:
+                task()
+            except Exception:
+                logger.exception("A periodic task of the control room failed")
         if time() - self._maintained_at >= MAINTENANCE_SECONDS:
             self._maintained_at = time()
             maintain_rows()

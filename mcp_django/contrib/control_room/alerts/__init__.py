@@ -1,0 +1,1 @@
+"""Alerts: measurements against limits, their state in rows, and notification of people."""

@@ -1,0 +1,59 @@
+"""`manage.py mcp_health`: active alerts, for people and for monitoring."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from mcp_django.contrib.control_room.alerts.evaluation import check_alerts
+from mcp_django.contrib.control_room.alerts.measurements import measure
+from mcp_django.contrib.control_room.alerts.options import DEFAULT_LIMITS, get_alert_settings
+
+ANY = "any"
+
+
+class Command(BaseCommand):
+    """Check the limits now, and print the alerts. With `--fail-on`, fail if one is active."""
+
+    help = 'Check the limits of MCP["ALERTS"] and print the active alerts. Exit with status 1 for those of --fail-on.'
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--fail-on",
+            action="append",
+            choices=(ANY, *DEFAULT_LIMITS),
+            default=[],
+            metavar="RULE",
+            help=f"fail if an alert of this rule is active; may be repeated: {', '.join((ANY, *DEFAULT_LIMITS))}",
+        )
+        parser.add_argument("--json", action="store_true", help="print a JSON object, with all measurements")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print the alerts, and fail for the given rules."""
+        alerts = check_alerts()
+        if options["json"]:
+            measured = [
+                {"rule": each.rule, "subject": each.subject, "value": each.value}
+                for each in measure(get_alert_settings())
+            ]
+            active = [
+                {
+                    "rule": alert.rule,
+                    "subject": alert.subject,
+                    "value": alert.value,
+                    "limit": alert.limit,
+                    "since": None if alert.since is None else alert.since.isoformat(),
+                }
+                for alert in alerts
+            ]
+            self.stdout.write(json.dumps({"alerts": active, "measurements": measured}))
+        elif not alerts:
+            self.stdout.write("No alert is active.")
+        else:
+            for alert in alerts:
+                self.stdout.write(f"{alert.rule}: {alert} (since {alert.since:%Y-%m-%d %H:%M:%S} UTC)")
+
+        failing = [alert for alert in alerts if ANY in options["fail_on"] or alert.rule in options["fail_on"]]
+        if failing:
+            raise CommandError("; ".join(str(alert) for alert in failing))
