@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from mcp_django.conf import readers
 
 FEATURES: Final = ("tools", "resources", "prompts", "completions")
-CLIENT_FEATURES: Final = ("elicitation", "sampling", "roots")
+CLIENT_FEATURES: Final = ("elicitation", "sampling", "roots", "apps")
 ANY_CALLER: Final = "any"
 """Permission of every caller who may use the server."""
 
@@ -56,10 +56,10 @@ class ProxySettings:
     features: Annotated[tuple[str, ...], readers.tuple_of(readers.one_of(FEATURES))] = FEATURES
     """Proxied features: "tools", "resources", "prompts", "completions"."""
     client_features: Annotated[tuple[str, ...], readers.tuple_of(readers.one_of(CLIENT_FEATURES))] = CLIENT_FEATURES
-    """Requests of the remote server that callers may receive.
+    """Features of callers that the remote server may use: requests to them, and their apps.
 
-    Allowed are "elicitation", "sampling" and "roots". Empty: the remote server gets no such capabilities, and calls
-    share one connection.
+    Allowed are "elicitation", "sampling", "roots" and "apps". Empty: the remote server gets no such capabilities, and
+    calls share one connection.
     """
     logs: readers.Flag = True
     """Forward log messages of the remote server to callers that request them."""

@@ -10,11 +10,13 @@ ForwardRequest = Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]
 
 
 class CallbackOptions(TypedDict, total=False):
-    """Callbacks of a `Client`, as keyword arguments."""
+    """Callbacks of a `Client` and further options, as keyword arguments."""
 
     sampling: Any
     elicitation: Any
     roots: Any
+    extensions: Any
+    """Extensions to declare, with their settings."""
 
 
 def create_callbacks(forward: ForwardRequest, features: frozenset[str]) -> CallbackOptions:

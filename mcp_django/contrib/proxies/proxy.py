@@ -29,6 +29,7 @@ from mcp_django.contrib.proxies.connections.sessions import (
     SessionKey,
     can_log,
     get_caller_capabilities,
+    omit_unused,
 )
 from mcp_django.contrib.proxies.connections.targets import RemoteSource, resolve_source
 from mcp_django.contrib.proxies.forwarding import results
@@ -303,6 +304,7 @@ class Proxy(Provider):
         client = self._get_client(state, credential)
         await client.connect()
         self._watch_lists(state, credential, client)
+        capabilities = omit_unused(capabilities, client)
         timeout = self.options.list_timeout * 2
         session = (
             await self._acquire_spare_session(state, SessionKey(credential.session_key, capabilities), credential)
@@ -408,6 +410,8 @@ class Proxy(Provider):
         level = get_effective_log_level(ctx) if self.options.logs and supports_streaming(ctx) else None
         if not client.is_connected and (capabilities.requests or level):
             await client.connect()
+        if client.is_connected:
+            capabilities = omit_unused(capabilities, client)
         if level is not None and not can_log(client):
             level = None
         if not capabilities.requests and (level is None or state.sessions.is_exhausted):

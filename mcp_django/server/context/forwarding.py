@@ -30,6 +30,12 @@ def supports_capability(ctx: Context, needed: dict[str, Any]) -> bool:
     return ctx._call.supports(needed)
 
 
+def get_declared_extension(ctx: Context, identifier: str) -> Any:
+    """Return the settings of an extension that the client declared, or None."""
+    extensions = ctx._call.capabilities.get("extensions")
+    return extensions.get(identifier) if isinstance(extensions, dict) else None
+
+
 def supports_streaming(ctx: Context) -> bool:
     """Return True if the event loop outlives the call and notifications can be sent.
 

@@ -2,11 +2,17 @@
 
 from typing import Any
 
+import httpx2
 import pytest
+from django.core.asgi import get_asgi_application
 
-from mcp_django import Server
+from mcp_django import Context, Server, ToolError
+from mcp_django.asgi import mount
+from mcp_django.client import StreamableHTTP
+from mcp_django.contrib.apps import Apps
 from mcp_django.contrib.proxies import Proxy
 from mcp_django.contrib.proxies.connections.targets import TargetSource
+from mcp_django.protocol.errors import MissingClientCapability
 from mcp_django.providers import Mount
 from mcp_django.server.primitives.ui_options import convert_app_uris
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
@@ -78,3 +84,66 @@ async def check(client: PipelineClient, name: str, uri_start: str) -> None:
 )
 def test_links_of_hostile_servers_are_no_failure(meta: dict[str, Any], converted: dict[str, Any]) -> None:
     assert convert_app_uris(meta, str.upper) == converted
+
+
+APPS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": [MIME_TYPE]}}}
+QUESTION = "mcp-django/question"
+
+
+@pytest.fixture
+def removed() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def shop_proxy(settings: Any, removed: list[int]) -> Proxy:
+    """A server of this package that asks before it removes, and is reached over HTTP."""
+    settings.MCP = {**settings.MCP, "AUTH": "none"}
+    shop = Server("shop", extensions=[Apps()])
+
+    @shop.tool(ui="confirmation")
+    async def remove(number: int, ctx: Context) -> str:
+        if not await ctx.elicit(f"Remove {number}?", None, key="sure"):
+            raise ToolError("Kept")
+        removed.append(number)
+        return f"Removed {number}"
+
+    application = mount(get_asgi_application(), servers={"mcp": shop})
+    target = StreamableHTTP("http://127.0.0.1/mcp", transport=httpx2.ASGITransport(application))
+    return Proxy(TargetSource("r", target, protocol_version="stateless", max_retries=0), permission="any")
+
+
+async def is_refused(client: PipelineClient) -> bool:
+    try:
+        return bool((await client.call("r__remove", number=7))["isError"])
+    except MissingClientCapability:
+        return True
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
+async def test_a_remote_asks_in_the_app_of_the_caller(shop_proxy: Proxy, removed: list[int], version: str) -> None:
+    server = make_server(providers=[shop_proxy])
+    client = PipelineClient(server, version=version, capabilities=APPS)
+    assert {"r__remove", "r__answer_question"} <= set(await client.names())
+    waiting = await client.call("r__remove", number=7)
+    question = waiting["_meta"][QUESTION]
+    assert (question["message"], removed) == ("Remove 7?", [])
+    plain = PipelineClient(server, version=version, capabilities={})
+    assert "r__answer_question" not in await plain.names()
+    assert await is_refused(plain)
+    # A second server process of the hub passes the answer on.
+    other = PipelineClient(make_server(providers=[shop_proxy]), version=version, capabilities=APPS)
+    answered = await other.call(f"r__{question['tool']}", token=question["token"], action="accept")
+    assert (answered["content"][0]["text"], removed) == ("Removed 7", [7])
+    assert (await client.call(f"r__{question['tool']}", token=question["token"], action="accept"))["isError"]
+    assert removed == [7]
+
+
+@pytest.mark.django_db
+async def test_a_proxy_may_keep_apps_from_the_remote(shop_proxy: Proxy, removed: list[int]) -> None:
+    proxy = Proxy(shop_proxy.source, permission="any", client_features=["elicitation"])
+    client = PipelineClient(make_server(providers=[proxy]), capabilities=APPS)
+    assert "r__answer_question" not in await client.names()
+    assert await is_refused(client)
+    assert removed == []

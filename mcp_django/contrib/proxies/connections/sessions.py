@@ -17,7 +17,7 @@ from mcp_django.contrib.proxies.connections.questions import RemoteInputRequest
 from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.revisions import REVISIONS, Era
 from mcp_django.server.context.context import Context
-from mcp_django.server.context.forwarding import supports_capability, supports_streaming
+from mcp_django.server.context.forwarding import get_declared_extension, supports_capability, supports_streaming
 
 IDLE_TIMEOUT_SECONDS = 120.0
 """Seconds without use after which a session is closed."""
@@ -25,11 +25,17 @@ ACQUIRE_TIMEOUT_SECONDS = 5.0
 """Seconds that a call waits for a session at the limit."""
 
 
+APPS = "apps"
+APPS_EXTENSION = "io.modelcontextprotocol/ui"
+APPS_SETTINGS = {"mimeTypes": ["text/html;profile=mcp-app"]}
+"""Settings of the extension for a caller that shows apps."""
+
+
 class CallerCapabilities(NamedTuple):
-    """Requests of the remote server that a caller supports."""
+    """Features of a caller that the remote server may use."""
 
     requests: frozenset[str]
-    """Capabilities that are declared to the remote server."""
+    """Capabilities that are declared to the remote server, and "apps" for the extension."""
     sampling_tools: bool
     """True if sampling requests may contain tools."""
 
@@ -41,10 +47,25 @@ def get_caller_capabilities(ctx: Context, kinds: Iterable[str]) -> CallerCapabil
     """Return the supported ones of these kinds of requests."""
     if not supports_streaming(ctx):
         return NO_CAPABILITIES
-    requests = frozenset(kind for kind in kinds if supports_capability(ctx, {kind: {}}))
+    requests = frozenset(kind for kind in kinds if _supports(ctx, kind))
     return CallerCapabilities(
         requests, "sampling" in requests and supports_capability(ctx, {"sampling": {"tools": {}}})
     )
+
+
+def _supports(ctx: Context, kind: str) -> bool:
+    if kind != APPS:
+        return supports_capability(ctx, {kind: {}})
+    declared = get_declared_extension(ctx, APPS_EXTENSION)
+    mime_types = declared.get("mimeTypes") if isinstance(declared, dict) else None
+    return isinstance(mime_types, list) and set(APPS_SETTINGS["mimeTypes"]) <= {str(name) for name in mime_types}
+
+
+def omit_unused(capabilities: CallerCapabilities, client: Client) -> CallerCapabilities:
+    """Return the capabilities without apps if the remote server has none, so that calls need no session."""
+    if APPS not in capabilities.requests or APPS_EXTENSION in (client.capabilities.extensions or {}):
+        return capabilities
+    return capabilities._replace(requests=capabilities.requests - {APPS})
 
 
 class SessionKey(NamedTuple):
@@ -80,7 +101,10 @@ class RemoteSession:
         self.log_level: str | None = None
         """Log level that was sent to the remote server."""
         requests, sampling_tools = key.capabilities
-        self.client = create_client(create_callbacks(self._on_request, requests), sampling_tools)
+        options = create_callbacks(self._on_request, requests)
+        if APPS in requests:
+            options["extensions"] = {APPS_EXTENSION: APPS_SETTINGS}
+        self.client = create_client(options, sampling_tools)
         self.client.on_log(lambda message: None if self.call is None else on_log(self.call, message))
 
     async def _on_request(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
