@@ -32,6 +32,7 @@ COMMAND: Final = "make messages"
 KEYWORDS: Final = {
     **DEFAULT_KEYWORDS,
     **{f"{name}_lazy": DEFAULT_KEYWORDS[name] for name in ("gettext", "ngettext", "pgettext", "npgettext")},
+    "gettext_noop": None,
 }
 TRANSLATOR_COMMENT: Final = "Translators:"
 LINE_WIDTH: Final = 120
