@@ -8,7 +8,7 @@ from mcp_django import tool
 from mcp_django.types import TaskOptions
 
 RUN_SECONDS = float(os.environ.get("SITE_RUN_SECONDS", "0.3"))
-LONG_SECONDS = 5.0
+LONG_SECONDS = 4.0
 """Seconds of a run that is longer than a lease."""
 
 
