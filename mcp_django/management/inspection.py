@@ -9,7 +9,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from mcp_django.auth.authorization.policy import Policy
+from mcp_django.auth.authorization.policy import PermissionCheck, Policy
 from mcp_django.auth.authorization.rule_cache import ToolRequirements
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.protocol import jsonrpc
@@ -38,6 +38,8 @@ class InspectedPrimitive:
     """ALLOWED, or the reason why the caller cannot use it."""
     is_listed: bool
     """True if the caller's lists contain it."""
+    checks: tuple[PermissionCheck, ...]
+    """All conditions, of which the first that does not hold is the reason."""
     size_bytes: int
     """Bytes of its list entry in the latest revision."""
 
@@ -68,6 +70,7 @@ def explain_denied_tool(server: Server, principal: DjangoPrincipal, name: str) -
 
 async def _inspect_primitive(call: Call, kind: ListKind, primitive: Primitive) -> InspectedPrimitive:
     verdict, is_listed = await _decide(call, primitive)
+    principal: Any = call.principal
     return InspectedPrimitive(
         collection=kind.collection,
         kind=primitive.kind,
@@ -76,6 +79,7 @@ async def _inspect_primitive(call: Call, kind: ListKind, primitive: Primitive) -
         source=primitive.source,
         verdict=verdict,
         is_listed=is_listed,
+        checks=tuple(await _get_policy(call).list_checks(principal, primitive)),
         size_bytes=len(jsonrpc.dumps(primitive.to_list_entry(call.revision))),
     )
 

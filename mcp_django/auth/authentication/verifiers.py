@@ -158,7 +158,7 @@ class PersonalTokenVerifier:
         except DatabaseFailure as problem:
             logger.error("Personal access tokens cannot be read: %s", problem)
             raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
-        return _build_principal(row)
+        return build_token_principal(row)
 
     async def _find(self, token: str) -> PersonalAccessToken | None:
         rows = PersonalAccessToken.objects.select_related("user")
@@ -180,7 +180,8 @@ class PersonalTokenVerifier:
             logger.warning("Last use of a personal access token could not be saved: %s", problem)
 
 
-def _build_principal(row: PersonalAccessToken) -> DjangoPrincipal:
+def build_token_principal(row: PersonalAccessToken) -> DjangoPrincipal:
+    """Return the principal of a personal access token, before grants filter its scopes."""
     user: Any = row.user
     return DjangoPrincipal(
         issuer=PROJECT_ISSUER,

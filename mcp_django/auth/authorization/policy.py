@@ -10,7 +10,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from asgiref.sync import async_to_sync
 
@@ -79,6 +79,13 @@ async def decide(principal: DjangoPrincipal, primitive: PermissionTarget, *, run
 def decide_by_scopes(principal: DjangoPrincipal, scopes: Collection[str]) -> Decision:
     """Return ALLOW, or a step-up that requests all of `scopes`."""
     return ALLOW if not scopes or principal.has_scopes(scopes) else step_up(tuple(scopes))
+
+
+class PermissionCheck(NamedTuple):
+    """Condition of a decision."""
+
+    name: str
+    holds: bool
 
 
 class Policy:
@@ -170,6 +177,34 @@ class Policy:
             return f"a tool policy requires the groups {wanted}"
         scopes = sorted({*primitive.scopes, *requirements.scopes})
         return f"a scope grant withholds one of the scopes {' '.join(scopes)}"
+
+    async def list_checks(self, principal: DjangoPrincipal, primitive: PermissionTarget) -> list[PermissionCheck]:
+        """Return all conditions of the decision about a primitive, in the order of `explain_hidden`.
+
+        The principal may use the primitive if all of them hold. The names are for administrators.
+        """
+        rules = await self._get_rules()
+        requirements = self._get_requirements(rules, primitive)
+        checks = [PermissionCheck("no tool policy disables it", not requirements.disabled)]
+        if principal.is_local:
+            return [*checks, PermissionCheck("the local principal may do everything", True)]
+
+        names, functions = _split_permission(primitive.permission)
+        held = await self._executor.run(_check_permissions, principal, names)
+        checks += [PermissionCheck(f"permission {name}", has) for name, has in zip(names, held, strict=True)]
+        for function in functions:
+            allows = await _call_permission(function, principal, primitive, self._executor.run)
+            checks.append(PermissionCheck(f"function {getattr(function, '__name__', repr(function))}", allows))
+
+        groups = await load_groups(principal, self._executor.run)
+        for among in requirements.groups:
+            checks.append(PermissionCheck(f"group {' or '.join(sorted(among))}", not among.isdisjoint(groups)))
+        for scope in sorted({*primitive.scopes, *requirements.scopes}):
+            if scope in rules.grants:
+                is_denied = is_scope_denied(principal, [scope], rules.grants, groups)
+                checks.append(PermissionCheck(f"scope grant of {scope}", not is_denied))
+            checks.append(PermissionCheck(f"scope {scope}", principal.has_scopes([scope])))
+        return checks
 
     async def get_requirements(self, primitive: PermissionTarget) -> ToolRequirements:
         """Return what tool policies require for a primitive, in addition to its code."""

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from django.http import StreamingHttpResponse
+
 from mcp_django.contrib.control_room.models import CallLogEntry
 
 FIELDS = tuple(field.name for field in CallLogEntry._meta.concrete_fields if field.name not in ("id", "arguments"))
@@ -39,3 +41,12 @@ def _format_row(values: Iterable[Any]) -> str:
 def _guard(value: Any) -> Any:
     """Return a value that no spreadsheet runs as a formula (OWASP, "CSV Injection")."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
+
+
+def build_csv_response(rows: Iterable[Iterable[Any]], name: str) -> StreamingHttpResponse:
+    """Return a file with rows as CSV."""
+    lines = (_format_row(_guard(value) for value in row) for row in rows)
+    response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    response["Cache-Control"] = "no-store"
+    return response

@@ -77,7 +77,7 @@ class ControlRoom(CallRollup):
     class Meta:
         proxy = True
         default_permissions = ("view",)
-        permissions = [("cancel_call", _("Can cancel calls"))]
+        permissions = [("cancel_call", _("Can cancel calls")), ("view_access", _("Can view who may do what"))]
         verbose_name = _("control room")
         verbose_name_plural = _("control room")
 

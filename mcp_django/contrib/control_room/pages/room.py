@@ -7,6 +7,7 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
@@ -15,7 +16,9 @@ from django.utils.translation import gettext as _
 
 from mcp_django import wiring
 from mcp_django.admin.base import BaseAdmin
+from mcp_django.contrib.control_room.export import build_csv_response
 from mcp_django.contrib.control_room.models import ControlRoom
+from mcp_django.contrib.control_room.pages.access import AccessForm, build_table, iter_csv_rows
 from mcp_django.contrib.control_room.pages.callers import load_callers
 from mcp_django.contrib.control_room.pages.figures import SpanFigures, load_figures
 from mcp_django.contrib.control_room.pages.line_charts import LineChart, Series
@@ -43,6 +46,7 @@ class ControlRoomAdmin(BaseAdmin):
                 ("", self.changelist_view, "changelist"),
                 ("figures/", self.figures_view, "figures"),
                 ("calls/", self.target_view, "target"),
+                ("access/", self.access_view, "access"),
                 ("running/", self.running_view, "running"),
                 ("cancel/", self.cancel_view, "cancel"),
             )
@@ -85,6 +89,29 @@ class ControlRoomAdmin(BaseAdmin):
             "as_of": timezone.now(),
         }
         return TemplateResponse(request, "mcp_control_room/target.html", context)
+
+    def access_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Show which callers may use which primitives, or export it as CSV."""
+        if not self.has_access_permission(request):
+            raise PermissionDenied
+        form = AccessForm(request.GET or None)
+        table = build_table(form.cleaned_data) if form.is_valid() else None
+        if table is not None and request.GET.get("format") == "csv":
+            log_act(request, "Access", "Exported as csv.")
+            return build_csv_response(iter_csv_rows(table), "access.csv")
+        context = self.build_room_context(
+            request,
+            title=_("Who may do what"),
+            crumb=self.has_view_permission(request),
+            form=form,
+            table=table,
+            csv_query=f"{request.GET.urlencode()}&format=csv",
+        )
+        return TemplateResponse(request, "mcp_control_room/access.html", context)
+
+    def has_access_permission(self, request: HttpRequest) -> bool:
+        """Return True if the user may see the rights of others."""
+        return request.user.has_perm(f"{self.opts.app_label}.view_access")
 
     def running_view(self, request: HttpRequest) -> HttpResponse:
         """Return the part of the page with the running calls and the processes."""
@@ -134,6 +161,7 @@ class ControlRoomAdmin(BaseAdmin):
             figures_url=f"{self.get_url('figures')}?{query}",
             running_url=f"{self.get_url('running')}?{query}",
             cancel_url=f"{self.get_url('cancel')}?{query}",
+            access_url=self.get_url("access") if self.has_access_permission(request) else None,
             target_url=self.get_url("target"),
             calls_url=reverse(f"{self.admin_site.name}:mcp_control_room_calllogentry_changelist"),
             may_see_calls=request.user.has_perm("mcp_control_room.view_calllogentry"),
