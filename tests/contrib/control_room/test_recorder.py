@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import DatabaseError
 
 from mcp_django import Server
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.control_room.models import OTHER_NAMES, UNKNOWN_NAME, CallLogEntry, CallRollup, UsageRollup
 from mcp_django.contrib.control_room.recording import counts
 from mcp_django.contrib.control_room.recording import recorder as recorder_module
@@ -17,6 +19,7 @@ from mcp_django.contrib.control_room.recording.recorder import CallRecorder
 from mcp_django.contrib.control_room.recording.writer import RowWriter
 from mcp_django.protocol.errors import MCPError
 from tests.contrib.control_room.conftest import BlockingClient, make_caller
+from tests.server.client import HANDSHAKE, PipelineClient
 
 CANARY = "swordfish"
 
@@ -75,6 +78,11 @@ def test_usage_names_the_caller_and_its_client(server: Server, recorder: CallRec
     rows = {row.name: row for row in UsageRollup.objects.all()}
     assert (rows["greet"].user_key, rows["greet"].client, rows["greet"].failed) == (str(user.pk), "cli", 0)
     assert rows["fail"].failed == 1
+
+    plain = PipelineClient(server, version=HANDSHAKE, principal=DjangoPrincipal(issuer="tests", subject="bob"))
+    async_to_sync(plain.request)("tools/call", {"name": "greet", "arguments": {}})
+    recorder.flush()
+    assert UsageRollup.objects.filter(client="tests 1").count() == 1  # without an OAuth client, the name that it sent
 
 
 def test_only_failed_and_slow_calls_have_rows_by_default(

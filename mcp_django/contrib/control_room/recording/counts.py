@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from mcp_django.contrib.control_room.models import OTHER_NAMES
-from mcp_django.contrib.control_room.recording.entries import FAILED_OUTCOMES, CallEntry, get_user_key
+from mcp_django.contrib.control_room.recording.entries import FAILED_OUTCOMES, CallEntry, get_client_label, get_user_key
 from mcp_django.contrib.control_room.recording.histogram import BUCKET_COUNT, find_bucket
 
 MINUTE_SECONDS = 60
@@ -112,7 +112,7 @@ class ProcessCounts:
 
         usage = self.usage.get(entry.at, (*place, principal), (*folded, OTHER_NAMES))
         if not usage.count:
-            usage.client = str(getattr(entry.principal, "client_id", ""))
+            usage.client = str(getattr(entry.principal, "client_id", "")) or get_client_label(entry.client_info)
             usage.user_key = get_user_key(entry.principal)
         usage.add(entry)
 

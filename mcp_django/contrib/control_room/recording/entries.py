@@ -3,7 +3,9 @@
 Arguments that the settings do not allow are dropped here, before anything is kept.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mcp_django.contrib.control_room.models import KEY_CHARACTERS, NAME_CHARACTERS, UNKNOWN_NAME
@@ -60,6 +62,8 @@ class CallEntry(NamedTuple):
     principal: Principal
     detail: CallDetail | None
     """None if the call gets no row of its own."""
+    client_info: Mapping[str, Any] = MappingProxyType({})
+    """Name and version that the client sent."""
 
     @property
     def name(self) -> str:
@@ -94,7 +98,7 @@ def build_detail(call: Call, error: MCPError | Overloaded | None, options: Recor
     return CallDetail(
         error_code=get_error_code(call, error),
         reference=(call.record.reference or "")[:64],
-        client=get_client_label(call),
+        client=get_client_label(call.client_info),
         revision=call.revision.version,
         session=get_session_label(call) or "",
         call_id=(get_call_id_label(call) or "")[:NAME_CHARACTERS],
@@ -109,9 +113,9 @@ def get_user_key(principal: Principal) -> str:
     return "" if key is None else str(key)[:64]
 
 
-def get_client_label(call: Call) -> str:
+def get_client_label(client_info: Mapping[str, Any]) -> str:
     """Return the name and the version that the client sent."""
-    parts = [part for part in (call.client_info.get("name"), call.client_info.get("version")) if isinstance(part, str)]
+    parts = [part for part in (client_info.get("name"), client_info.get("version")) if isinstance(part, str)]
     return sanitize_label(" ".join(parts))[:KEY_CHARACTERS]
 
 

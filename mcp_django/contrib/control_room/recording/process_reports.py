@@ -97,7 +97,7 @@ class ProcessReporter:
             name=get_name(call.method, call.record.target),
             principal=call.principal.key[:KEY_CHARACTERS],
             user_key=get_user_key(call.principal),
-            client=get_client_label(call),
+            client=get_client_label(call.client_info),
             revision=call.revision.version,
             waits_for=(call.record.waits_for or "")[:NAME_CHARACTERS],
             progress=progress,

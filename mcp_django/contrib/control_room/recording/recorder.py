@@ -117,8 +117,8 @@ class CallRecorder:
             record = call.record
             is_plain = error is None and not record.is_continued
             method = call.message.method if is_plain else get_method(call, error)
-            principal = call.connection.principal
-            entries.append((time(), call.server.alias, method, record.target, outcome, seconds, principal, detail))
+            caller = (call.connection.principal, detail, call.client_info)
+            entries.append((time(), call.server.alias, method, record.target, outcome, seconds, *caller))
         except Exception:
             logger.exception("A call could not be recorded")
 
