@@ -1,4 +1,4 @@
-"""Settings in `MCP["RECORD"]`, and the database router that one of them needs."""
+"""Settings in `MCP["RECORD"]` and `MCP["METRICS"]`, and the database router that one of them needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,12 +6,14 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from mcp_django.conf import register_settings
+from mcp_django.conf.issuers import WrongSecret
 from mcp_django.conf.readers import Count, Seconds, WrongValue, find_closest
 
 APP_LABEL = "mcp_control_room"
 KINDS = ("failed", "slow")
 DEFAULT_KEEP = {"calls": 30.0, "minutes": 2.0, "hours": 90.0, "days": 730.0}
 MAX_KEEP_DAYS = 36_500
+MIN_TOKEN_CHARACTERS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,30 @@ class RecordSettings:
 
 
 get_settings = register_settings("RECORD", RecordSettings)
+
+
+def _parse_token(raw: Any) -> str | None:
+    if raw is None:
+        return None
+    if not isinstance(raw, str) or len(raw) < MIN_TOKEN_CHARACTERS or not raw.isascii() or not raw.isprintable():
+        raise WrongSecret(f"must be a text of {MIN_TOKEN_CHARACTERS} ASCII characters or more, or None")
+    return raw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """`MCP["METRICS"]`: the view of metrics in OpenMetrics format."""
+
+    enabled: bool = False
+    """Serve the view where the project's URLs include it."""
+    token: Annotated[str | None, _parse_token] = field(default=None, repr=False)
+    """Bearer token of the scraper, of 24 characters or more.
+
+    Staff with the permission `mcp_control_room.view_controlroom` need none.
+    """
+
+
+get_metrics_settings = register_settings("METRICS", MetricsSettings)
 
 
 class RecordRouter:
