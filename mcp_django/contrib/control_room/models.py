@@ -13,6 +13,8 @@ KEY_CHARACTERS = 255
 PROCESS_CHARACTERS = 80
 UNKNOWN_NAME = "(unknown)"
 """Name of calls whose tool, prompt or resource was not found."""
+REMOVED_PREFIX = "removed:"
+"""Start of the principal of a removed user."""
 OTHER_NAMES = "(others)"
 """Name of calls above the limit of names that a process counts."""
 
@@ -188,6 +190,8 @@ class CallLogEntry(models.Model):
     process = models.CharField(_("process"), max_length=PROCESS_CHARACTERS)
     arguments = models.TextField(_("arguments"), blank=True)
     """JSON of the arguments that the settings allow; empty without them."""
+    seal = models.CharField(max_length=255, blank=True, default="", editable=False)
+    """Place in the hash chain of the process; empty without one."""
 
     class Meta:
         verbose_name = _("call")
@@ -205,6 +209,22 @@ class CallLogEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.method} {self.name}".strip()
+
+
+class ChainHead(models.Model):
+    """End of the hash chain of a process."""
+
+    process = models.CharField(max_length=PROCESS_CHARACTERS, primary_key=True)
+    number = models.PositiveBigIntegerField()
+    at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ()
+        verbose_name = _("end of a chain")
+        verbose_name_plural = _("ends of chains")
+
+    def __str__(self) -> str:
+        return f"{self.process}: {self.number}"
 
 
 class AlertRule(models.TextChoices):

@@ -129,6 +129,8 @@ class RecordSettings:
 
     Above it, the oldest are dropped and counted.
     """
+    chain: bool = False
+    """Add a hash chain to the rows of calls, which `manage.py mcp_audit verify` checks."""
     calls_per_minute: Count = 600
     """Maximum rows of single calls that a process writes each minute.
 

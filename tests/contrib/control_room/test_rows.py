@@ -91,7 +91,7 @@ def test_pruning_deletes_old_rows_of_each_kind_in_batches(
     make_rollup(old, period=Period.DAY)
     make_usage(old)
     deleted = {step.kind: rows.delete_old_rows(step) for step in rows.iter_prune_steps()}
-    assert deleted == {"calls": 5, "minutes": 1, "hours": 0, "usage": 1, "days": 1}
+    assert deleted == {"calls": 5, "chains": 0, "minutes": 1, "hours": 0, "usage": 1, "days": 1}
     assert CallLogEntry.objects.count() == CallRollup.objects.count() == 1
 
 

@@ -14,7 +14,15 @@ from django.contrib.auth import get_user_model
 from django.db import models
 from django.utils import timezone
 
-from mcp_django.contrib.control_room.models import CallLogEntry, CallRollup, LongCall, Period, UsageRollup
+from mcp_django.contrib.control_room.models import (
+    REMOVED_PREFIX,
+    CallLogEntry,
+    CallRollup,
+    ChainHead,
+    LongCall,
+    Period,
+    UsageRollup,
+)
 from mcp_django.contrib.control_room.options import get_settings
 from mcp_django.contrib.control_room.recording.histogram import merge, pack
 from mcp_django.contrib.control_room.recording.writer import ROLLUP_KEY, ROLLUP_VALUES, get_alias, save_rows
@@ -24,8 +32,6 @@ MAX_LATE_HOURS = 3
 MAX_LATE_DAYS = 2
 DELETION_ROWS = 5000
 """Rows that one statement deletes."""
-REMOVED_PREFIX = "removed:"
-"""Start of the principal of a removed user."""
 
 
 def merge_rollups(now: datetime | None = None) -> None:
@@ -86,6 +92,7 @@ def iter_prune_steps(now: datetime | None = None) -> Iterator[PruneStep]:
     alias = get_alias()
     rollups = CallRollup.objects.using(alias)
     yield PruneStep("calls", CallLogEntry.objects.using(alias).all(), "at", limits["calls"])
+    yield PruneStep("chains", ChainHead._default_manager.using(alias).all(), "at", limits["calls"])
     yield PruneStep("minutes", rollups.filter(period=Period.MINUTE), "start", limits["minutes"])
     yield PruneStep("hours", rollups.filter(period=Period.HOUR), "start", limits["hours"])
     yield PruneStep("usage", UsageRollup.objects.using(alias).all(), "start", limits["hours"])

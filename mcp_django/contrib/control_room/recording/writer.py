@@ -11,9 +11,12 @@ from mcp_django.contrib.control_room.models import (
     PROCESS_CHARACTERS,
     CallLogEntry,
     CallRollup,
+    ChainHead,
     Period,
     UsageRollup,
 )
+from mcp_django.contrib.control_room.options import get_settings
+from mcp_django.contrib.control_room.recording.chain import ChainState
 from mcp_django.contrib.control_room.recording.counts import CallCount, ProcessCounts, RollupKey, UsageKey
 from mcp_django.contrib.control_room.recording.entries import CallEntry, get_user_key
 from mcp_django.contrib.control_room.recording.histogram import pack
@@ -36,6 +39,7 @@ class RowWriter:
 
     def __init__(self, process: str) -> None:
         self.process = process[:PROCESS_CHARACTERS]
+        self._chain = ChainState()
 
     def write(self, counts: ProcessCounts, records: Sequence[CallEntry]) -> list[CallCount]:
         """Write the changed counts and the calls, all or none.
@@ -51,7 +55,8 @@ class RowWriter:
         with transaction.atomic(using=alias):
             save_rows([self._build_rollup(*row) for row in changed], ROLLUP_KEY, ROLLUP_VALUES, alias)
             save_rows([self._build_usage(*row) for row in usage], USAGE_KEY, USAGE_VALUES, alias)
-            self._insert_records(records, alias)
+            chain = self._insert_records(records, alias)
+        self._chain = chain
         return [count for _start, _key, count in (*changed, *usage)]
 
     def _build_rollup(self, start: int, key: RollupKey, count: CallCount) -> CallRollup:
@@ -86,27 +91,37 @@ class RowWriter:
             milliseconds_sum=count.milliseconds_sum,
         )
 
-    def _insert_records(self, records: Sequence[CallEntry], alias: str) -> None:
-        """Insert rows of calls by one statement for many rows.
+    def _insert_records(self, records: Sequence[CallEntry], alias: str) -> ChainState:
+        """Insert rows of calls by one statement for many rows. Returns the end of the chain after them.
 
         The ORM's `bulk_create` takes ten times as long for each row, in a thread that competes with calls.
         """
         if not records:
-            return
+            return self._chain
         connection = connections[alias]
         quote = connection.ops.quote_name
         columns = ", ".join(quote(str(field.column)) for field in _RECORD_COLUMNS)
         places = ", ".join(["%s"] * len(_RECORD_COLUMNS))
         statement = f"INSERT INTO {quote(CallLogEntry._meta.db_table)} ({columns}) VALUES ({places})"  # noqa: S608  # names of columns only
-        rows = [self._build_record(entry, connection) for entry in records]
+        chain, is_chained = self._chain, get_settings().chain
+        rows = []
+        for values in map(self._build_values, records):
+            if is_chained:
+                seal, chain = chain.seal_next(values)
+                values["seal"] = str(seal)
+            rows.append(tuple(field.get_db_prep_save(values[field.name], connection) for field in _RECORD_COLUMNS))
         with connection.cursor() as cursor:
             cursor.executemany(statement, rows)
+        if chain.at is not None and is_chained:
+            head = {"number": chain.number, "at": chain.at}
+            ChainHead._default_manager.using(alias).update_or_create(process=self.process, defaults=head)
+        return chain
 
-    def _build_record(self, entry: CallEntry, connection: Any) -> tuple[Any, ...]:
+    def _build_values(self, entry: CallEntry) -> dict[str, Any]:
         detail = entry.detail
         if detail is None:
             raise ValueError("The call has no detail")
-        values: dict[str, Any] = {
+        return {
             "at": datetime.fromtimestamp(entry.at, UTC),
             "server": entry.server,
             "method": entry.method[:64],
@@ -116,9 +131,9 @@ class RowWriter:
             "principal": entry.principal.key[:KEY_CHARACTERS],
             "user_key": get_user_key(entry.principal),
             "process": self.process,
+            "seal": "",
             **detail._asdict(),
         }
-        return tuple(field.get_db_prep_save(values[field.name], connection) for field in _RECORD_COLUMNS)
 
 
 def save_rows(rows: Iterable[models.Model], key: Sequence[str], values: Sequence[str], alias: str) -> None:
