@@ -32,6 +32,12 @@ class HostingSite(NamedTuple):
             query = "SELECT username, depart_on FROM airports_trip JOIN auth_user u ON u.id = owner_id WHERE name = ?"
             return connection.execute(query, [name]).fetchall()
 
+    def find_trip(self, name: str) -> int:
+        """Return the key of the saved trip with a name."""
+        with closing(sqlite3.connect(self.database)) as connection:
+            [(pk,)] = connection.execute("SELECT id FROM airports_trip WHERE name = ?", [name]).fetchall()
+            return int(pk)
+
 
 @pytest.fixture(scope="module")
 def strict_server() -> Iterator[StrictHostServer]:

@@ -62,7 +62,9 @@ def test_the_trip_editor_shows_an_error_and_then_saves_as_the_user(
     assert any_host.violations == []
 
 
-def test_rows_of_the_demo_are_a_table_a_card_a_form_and_a_chart(host: AppTestHost, hosting_site: HostingSite) -> None:
+def test_rows_of_the_demo_are_shown_changed_and_deleted(
+    host: AppTestHost, hosting_site: HostingSite
+) -> None:
     view, name = host.app, f"Coast, {type(host).__name__}"
     host.open("airport_list", filters={"country__name": "Switzerland"}, limit=3, fields=["icao", "name", "elevation"])
     expect(view.locator("tbody tr")).to_have_count(3)
@@ -98,6 +100,18 @@ def test_rows_of_the_demo_are_a_table_a_card_a_form_and_a_chart(host: AppTestHos
     view.get_by_label("Departure").press("Enter")
     expect(view.locator("dd", has_text="Feb 4, 2031")).to_be_visible()
     assert hosting_site.read_trips(name) == [("demo", "2031-02-04")]
+
+    host.open("trip_delete", pk=hosting_site.find_trip(name))
+    question = view.get_by_role("group")
+    expect(question).to_contain_text(name)
+    question.get_by_role("button", name="Decline").click()
+    expect(view.get_by_text("The user did not agree, and nothing was changed")).to_be_visible()
+    assert hosting_site.read_trips(name)
+    host.open("trip_delete", pk=hosting_site.find_trip(name))
+    question.get_by_role("button", name="Confirm").click()
+    expect(question).to_have_count(0)
+    expect(view.locator("#result")).to_contain_text('"deleted"')
+    assert hosting_site.read_trips(name) == []
 
     host.open("airport_aggregate", group_by=["country"])
     expect(view.locator("#chart canvas")).to_be_visible()

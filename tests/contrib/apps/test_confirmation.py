@@ -12,7 +12,7 @@ from django import forms
 from django.contrib.auth.models import User
 
 from mcp_django import Context, MCPError, ModelToolset, Server, ToolError, action
-from mcp_django.contrib.apps import app
+from mcp_django.contrib.apps import Apps, app
 from mcp_django.models import SpentState
 from mcp_django.protocol.errors import MissingClientCapability
 from mcp_django.providers import Mount
@@ -253,6 +253,21 @@ def _with_client(client: TestClient, client_id: str) -> Any:
         scopes=principal.scopes,
         kind=principal.kind,
     )
+
+
+async def test_another_worker_continues_the_call_and_the_token_counts_once(
+    templates: dict[str, str], revision: str
+) -> None:
+    ada = await User.objects.acreate_user("ada")
+    here, there = (Shop(Server("Shop", alias="two-workers", extensions=[Apps()])) for _ in range(2))
+    async with make_client(here, revision, user=ada) as client, make_client(there, revision, user=ada) as other:
+        question = get_question(await client.call_tool("remove", {"number": 7}))
+        assert get_text(await send_answer(other, question)) == "Removed 7"
+        assert (await send_answer(client, question))["isError"]
+        assert (await send_answer(other, question))["isError"]
+    assert (here.done, there.done) == ([], [(7, ada)])
+    # What a step of the handler has returned came with the token.
+    assert (here.steps, there.steps) == ([7], [])
 
 
 async def test_an_expired_token_is_refused(shop: Shop, revision: str, monkeypatch: pytest.MonkeyPatch) -> None:
