@@ -65,6 +65,18 @@ SERVERS = {
     "legacy": {"NAME": "legacy", "ERAS": ["handshake"]},
     "extended": {"NAME": "extended", "STORED": False, "EXTENSIONS": ["tests.interaction.extensions.Counters"]},
     "panels": {"NAME": "panels", "STORED": False, "EXTENSIONS": ["mcp_django.contrib.apps.Apps"]},
+    "framed": {
+        "NAME": "framed",
+        "STORED": False,
+        "EXTENSIONS": ["mcp_django.contrib.apps.Apps"],
+        "MOUNTS": {"far": "panels"},
+    },
+    "relayed": {
+        "NAME": "relayed",
+        "STORED": False,
+        "EXTENSIONS": ["mcp_django.contrib.apps.Apps"],
+        "PROVIDERS": ["tests.interaction.panels.create_proxy"],
+    },
     "jobs": {"NAME": "jobs", "STORED": False, "EXTENSIONS": ["mcp_django.contrib.tasks.Tasks"]},
 }
 

@@ -1,4 +1,4 @@
-"""Apps over every transport, in both eras: A-1 to A-12 of MCP Apps, with permissions and scopes."""
+"""Apps over every transport and in every revision, with permissions and scopes."""
 
 import pytest
 

@@ -9,8 +9,12 @@ from mcp_django.auth.authentication.verifiers import AuthError
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 
-KNOWN = ("alice", "bob", "carol", "root", "writer")
-SCOPES = {"writer": frozenset({"notes:read", "notes:write"}), "carol": frozenset({"notes:read"})}
+KNOWN = ("alice", "bob", "carol", "painter", "root", "writer")
+SCOPES = {
+    "writer": frozenset({"notes:read", "notes:write"}),
+    "carol": frozenset({"notes:read"}),
+    "painter": frozenset({"panels:write"}),
+}
 
 
 @dataclass

@@ -62,9 +62,7 @@ def test_the_trip_editor_shows_an_error_and_then_saves_as_the_user(
     assert any_host.violations == []
 
 
-def test_rows_of_the_demo_are_shown_changed_and_deleted(
-    host: AppTestHost, hosting_site: HostingSite
-) -> None:
+def test_rows_of_the_demo_are_shown_changed_and_deleted(host: AppTestHost, hosting_site: HostingSite) -> None:
     view, name = host.app, f"Coast, {type(host).__name__}"
     host.open("airport_list", filters={"country__name": "Switzerland"}, limit=3, fields=["icao", "name", "elevation"])
     expect(view.locator("tbody tr")).to_have_count(3)
