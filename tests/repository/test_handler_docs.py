@@ -9,9 +9,10 @@ import pytest
 from django.test import override_settings
 
 from mcp_django import MCPError, Server, conf, signals
+from mcp_django.extensions import InvalidParams
 from mcp_django.testing import TestClient
 from tests.repository.pages import ROOT, python_blocks, served_by
-from tests.server.client import HANDSHAKE, STATELESS, make_server
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
 
 DOCS = ROOT / "docs"
 VERSIONS = (HANDSHAKE, STATELESS)
@@ -151,6 +152,21 @@ def test_receivers_count_subscriptions() -> None:
     assert names["WATCHED"]["a://b"] == 1
     signals.unsubscribed.send(None, **facts)
     assert names["WATCHED"]["a://b"] == 0
+
+
+async def test_an_extension_has_lists_with_pages_and_errors() -> None:
+    names: dict[str, Any] = {"__name__": "notes"}
+    exec(block("talk-back/extensions.md", "class Notes"), names)
+    capabilities = {"extensions": {"com.example/notes": {}}}
+    client = PipelineClient(make_server(extensions=[names["Notes"]()]), capabilities=capabilities)
+    first = await client.request("notes/list")
+    second = await client.request("notes/list", {"cursor": first["nextCursor"]})
+    assert (*first["notes"], *second["notes"]) == names["Notes"].notes
+    assert "nextCursor" not in second
+    assert (await client.request("notes/get", {"number": 1}))["note"] == "feed the cat"
+    for method, params in (("notes/get", {"number": 3}), ("notes/list", {"cursor": "x"})):
+        with pytest.raises(InvalidParams):
+            await client.request(method, params)
 
 
 def test_settings_of_the_pages_can_be_used(subtests: pytest.Subtests) -> None:

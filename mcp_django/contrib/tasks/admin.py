@@ -24,7 +24,7 @@ from mcp_django.contrib.tasks.rows import store
 from mcp_django.contrib.tasks.rows.figures import TaskFigures, read_figures
 from mcp_django.contrib.tasks.rows.leases import is_worker_alive
 from mcp_django.contrib.tasks.upkeep import stop_cancelled_task
-from mcp_django.server.ports import Overloaded
+from mcp_django.extensions import Overloaded
 from mcp_django.types import clean_line
 
 

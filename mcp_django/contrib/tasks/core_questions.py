@@ -18,9 +18,8 @@ from mcp_django.aio.clock import monotonic
 from mcp_django.aio.tasks import run_in_background
 from mcp_django.contrib.tasks.models import Task, TaskInput, TaskStatus
 from mcp_django.contrib.tasks.rows import store, wire
-from mcp_django.extensions import Call
+from mcp_django.extensions import Call, InvalidParams
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidParams
 from mcp_django.runtime.streams.session_sink import SessionSink, has_open_stream
 from mcp_django.server.calls.message_queue import MessageSink, Outbox
 from mcp_django.server.calls.session import ServerSession

@@ -24,16 +24,19 @@ from mcp_django.extensions import (
     Era,
     Extension,
     ExtensionResult,
+    InvalidParams,
+    MethodNotFound,
     ProceedWithCall,
     Revision,
     Tool,
+    create_cursor,
+    get_call,
     method,
+    read_cursor,
     subscription,
 )
-from mcp_django.protocol.errors import InvalidParams, MethodNotFound
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
-from mcp_django.server.execution.lists import create_cursor, read_cursor
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 PAGE_ROWS = 100
@@ -114,11 +117,12 @@ class Tasks(Extension):
     @method("tasks/get", name_param="taskId")
     async def get_task(self, ctx: Context, task_id: str) -> dict[str, Any]:
         """Return a task with its questions, result or error."""
-        task = await find_task(ctx._call, task_id)
-        if not ctx._call.revision.core_tasks:
+        call = get_call(ctx)
+        task = await find_task(call, task_id)
+        if not call.revision.core_tasks:
             return wire.build_detailed_task(task)
         if task.status == TaskStatus.INPUT_REQUIRED:
-            ask_on_session_stream(ctx._call.root, task, lambda: find_task(ctx._call, task_id), record_answers)
+            ask_on_session_stream(call.root, task, lambda: find_task(call, task_id), record_answers)
         return wire.build_core_task(task)
 
     @method("tasks/update", name_param="taskId", eras=_STATELESS)
@@ -126,16 +130,16 @@ class Tasks(Extension):
         self, ctx: Context, task_id: str, input_responses: dict[str, dict[str, Any]]
     ) -> dict[str, Any]:
         """Record answers to questions before the acknowledgement. Other keys are ignored."""
-        await find_task(ctx._call, task_id)
+        await find_task(get_call(ctx), task_id)
         await record_answers(task_id, input_responses)
         return {}
 
     @method("tasks/cancel", name_param="taskId")
     async def cancel_task(self, ctx: Context, task_id: str) -> dict[str, Any]:
         """Cancel a task, and stop its tool."""
-        await find_task(ctx._call, task_id)
+        await find_task(get_call(ctx), task_id)
         cancelled = await cancel_task(task_id)
-        if not ctx._call.revision.core_tasks:
+        if not get_call(ctx).revision.core_tasks:
             return {}
         if cancelled is None:
             raise InvalidParams("The task has ended already and cannot be cancelled")
@@ -144,14 +148,14 @@ class Tasks(Extension):
     @method("tasks/result", eras=_HANDSHAKE)
     async def get_result(self, ctx: Context, task_id: str) -> dict[str, Any]:
         """Wait for the end of a core task, and return the result of its call. Questions travel on this stream."""
-        await find_task(ctx._call, task_id)
-        call = ctx._call.root
+        call = get_call(ctx).root
+        await find_task(call, task_id)
         return await CoreTaskResult(call, task_id, lambda: find_task(call, task_id), record_answers).wait()
 
     @method("tasks/list", eras=_HANDSHAKE)
     async def list_tasks(self, ctx: Context) -> dict[str, Any]:
         """Return a page of the caller's tasks. Callers that cannot be told apart have no list."""
-        call = ctx._call.root
+        call = get_call(ctx).root
         owner = get_owner(call)
         if not owner.is_distinct:
             return {"tasks": []}
@@ -168,7 +172,7 @@ class Tasks(Extension):
         """Return the task as `tasks/get` does, or None for a foreign or unknown id."""
         if not is_task_id(key):
             return None
-        owner = get_owner(ctx._call.root)
+        owner = get_owner(get_call(ctx).root)
         task = await store.run_on_rows(store.follow, key, owner.digest)
         return None if task is None else wire.build_detailed_task(task)
 

@@ -14,9 +14,9 @@ from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
 from mcp_django.contrib.tasks.publishing import publish_change
 from mcp_django.contrib.tasks.rows import leases, store
 from mcp_django.contrib.tasks.upkeep import enqueue_task, start_maintenance, stop_cancelled_task
-from mcp_django.extensions import Call
+from mcp_django.extensions import Call, InternalError, InvalidParams, MethodNotFound, MissingClientCapability
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InternalError, InvalidParams, MCPError, MethodNotFound, MissingClientCapability
+from mcp_django.protocol.errors import MCPError
 
 CHECK_SECONDS = 0.1, 1.0
 """Seconds between two reads of a row that a request waits for: initial and maximum value."""

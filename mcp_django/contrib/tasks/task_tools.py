@@ -18,9 +18,9 @@ from mcp_django.contrib.tasks.operations import (
     wait_while_working,
 )
 from mcp_django.contrib.tasks.options import get_settings
-from mcp_django.extensions import Call, Tool
+from mcp_django.extensions import Call, InvalidParams, Tool, get_call
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidParams, MCPError, ToolError
+from mcp_django.protocol.errors import MCPError, ToolError
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import InputRequest
@@ -83,7 +83,7 @@ async def cancel_running_task(ctx: Context, task_id: str) -> str:
 
 async def _find(ctx: Context, id: str) -> Task:
     try:
-        return await find_task(ctx._call, id)
+        return await find_task(get_call(ctx), id)
     except InvalidParams as problem:
         raise ToolError(str(problem)) from None
 

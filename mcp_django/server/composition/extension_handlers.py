@@ -8,7 +8,9 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, Unpack
 from mcp_django.protocol.headers import NAMED_PARAMS
 from mcp_django.protocol.revisions import REVISIONS, Era, Revision
 from mcp_django.schema import ArgumentError, DeclarationError, SchemaChecker, compile_output, compile_parameters
+from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.extension import Extension
+from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler, describe_source
 from mcp_django.server.injection.parameters import is_injected
 from mcp_django.server.primitives.base import Primitive, ToolOutput
@@ -20,6 +22,11 @@ _DECLARATIONS_ATTRIBUTE = "__mcp_extension_declarations__"
 _NOTIFICATION_PREFIX = "notifications/"
 _METHOD = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*(?:/[A-Za-z0-9_.\-]+)+")
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+def get_call(ctx: Context) -> Call:
+    """Return the call that a handler of an extension answers, from its context."""
+    return ctx._call
 
 
 class MethodParameters:

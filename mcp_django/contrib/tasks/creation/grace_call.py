@@ -13,10 +13,9 @@ from mcp_django.contrib.tasks.creation.task_rows import build_task_row, get_grac
 from mcp_django.contrib.tasks.models import Task, TaskOrigin
 from mcp_django.contrib.tasks.options import TaskSettings, get_settings
 from mcp_django.contrib.tasks.rows import leases, store
-from mcp_django.extensions import Call, Tool
+from mcp_django.extensions import Call, Overloaded, Tool
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.context.conversation import ReplayConversation
-from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Server
 
 

@@ -18,9 +18,8 @@ from mcp_django.contrib.tasks.operations import (
     wait_while_working,
 )
 from mcp_django.contrib.tasks.rows import store
-from mcp_django.extensions import Call
+from mcp_django.extensions import Call, InvalidParams
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.context.conversation import INPUT_REQUIRED, InputRequired, ReplayConversation
 
 TASK_KEY = "task"

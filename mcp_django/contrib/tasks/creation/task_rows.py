@@ -13,9 +13,8 @@ from mcp_django.contrib.tasks.models import Task, TaskOrigin
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.contrib.tasks.upkeep import enqueue_task, start_maintenance
-from mcp_django.extensions import Call, Tool
+from mcp_django.extensions import Call, InvalidParams, Tool
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidParams
 from mcp_django.types import TaskOptions
 
 HINTED_RETRIES = 2
