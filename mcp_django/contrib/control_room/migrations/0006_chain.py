@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("mcp_control_room", "0004_alerts"),
+        ("mcp_control_room", "0005_view_access"),
     ]
 
     operations = [
