@@ -37,6 +37,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "mcp_django",
     "mcp_django.contrib.apps",
+    "mcp_django.contrib.control_room",
     "mcp_django.contrib.tasks",
     "project.airports",
 ]
@@ -210,6 +211,29 @@ MCP: dict[str, Any] = {
         "TASKS_PER_SERVER": 5000,  # default: of all callers
         "ARGUMENT_BYTES": 256 * 1024,  # default: bytes of the arguments of a task
         "RESULT_BYTES": 4 * 1024 * 1024,  # default: bytes of its result
+    },
+    # The control room in the admin: what is kept about calls.
+    "RECORD": {
+        "ROLLUPS": True,  # default: counts by minute, hour and day, and by caller and hour
+        "CALLS": ["failed", "slow"],  # default: calls that get a row; "all", "none", or a share from 0 to 1
+        "SLOW": 1.0,  # default: seconds from which a call is slow
+        "TOOLS": {},  # default: exceptions by tool, and the arguments that rows keep
+        "KEEP": {"calls": 30, "minutes": 2, "hours": 90, "days": 730},  # default: days
+        "RUNNING": True,  # default: processes report themselves and their calls that are older than a second
+        "DATABASE": "",  # default: the alias of another database; it needs RecordRouter
+        "FLUSH": 2,  # default: seconds between two writes of a process
+        "BUFFER": 10_000,  # default: calls that a process keeps until they are written
+        "CALLS_PER_MINUTE": 600,  # default: rows of calls of a process
+    },
+    # Alerts of the control room.
+    "ALERTS": {
+        "ENABLED": True,  # default
+        "LIMITS": {},  # default: other limits than those of the reference, by rule
+        "MAIL": [],  # addresses that get a mail; "admins" by default
+        "INTERVAL": 30,  # default: seconds between two checks
+        "WINDOW": 300,  # default: seconds of calls that a check covers
+        "MIN_CALLS": 20,  # default: calls of a tool for an alert about its errors or slowness
+        "CLEAR_AFTER": 120,  # default: calm seconds until an alert is over
     },
     # The channel layer that carries news to other processes. None: they look once a second.
     "CHANNEL_LAYER": "default",  # default

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 from django.utils import timezone
 
-from mcp_django.contrib.control_room.models import LongCall, ServingProcess
+from mcp_django.contrib.control_room.models import Alert, LongCall, ServingProcess
 from mcp_django.contrib.control_room.pages.running_calls import load_running_calls, mark_cancelled
 from mcp_django.contrib.control_room.recording import process_reports
 from mcp_django.contrib.control_room.recording.process_reports import CANCELLED_MESSAGE, ProcessReporter
@@ -41,12 +41,17 @@ def test_the_page_shows_calls_of_living_processes_and_names_silent_ones() -> Non
     make_process("killed", age=process_reports.SILENT_SECONDS + 1)
     make_long_call("1", "alive", waits_for="elicitation/create", progress=3, progress_total=4)
     make_long_call("2", "killed", name="lost")
+    values = {"value": 3, "limit": 0, "checked": timezone.now(), "since": timezone.now()}
+    Alert._default_manager.create(rule="bugs", subject="default: survey", is_active=True, **values)
+    Alert._default_manager.create(rule="bugs", subject="default: calm", **values)
     page = log_in("view_controlroom").get(reverse(ROOM)).content.decode()
     assert "survey" in page
     assert "an answer of the user" in page
     assert 'value="75.0"' in page
     assert "(7)" in page
     assert "lost</th>" not in page
+    assert "default: survey: Bugs: 3 &gt; 0" in page
+    assert "calm" not in page
     assert "The process killed has been silent" in page
     assert "cancel-1" not in page
 

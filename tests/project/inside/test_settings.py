@@ -7,6 +7,8 @@ import pytest
 from django.conf import settings
 
 from mcp_django.conf.options import Limits, ServerSettings, Settings
+from mcp_django.contrib.control_room.alerts.options import AlertSettings
+from mcp_django.contrib.control_room.options import RecordSettings
 
 
 @pytest.mark.parametrize(
@@ -15,11 +17,13 @@ from mcp_django.conf.options import Limits, ServerSettings, Settings
         (Settings, settings.MCP),
         (ServerSettings, settings.MCP["SERVERS"]["default"]),
         (Limits, settings.MCP["LIMITS"]),
+        (RecordSettings, settings.MCP["RECORD"]),
+        (AlertSettings, settings.MCP["ALERTS"]),
     ],
-    ids=["MCP", "server", "limits"],
+    ids=["MCP", "server", "limits", "record", "alerts"],
 )
 def test_every_key_is_there(options: Any, written: dict[str, Any]) -> None:
-    sections = {"APPS_PREVIEW", "TASKS"} if options is Settings else set()  # of the installed apps
+    sections = {"ALERTS", "APPS_PREVIEW", "RECORD", "TASKS"} if options is Settings else set()  # of the installed apps
     assert set(written) == {field.name.upper() for field in fields(options)} | sections
 
 

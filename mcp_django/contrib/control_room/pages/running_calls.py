@@ -7,13 +7,14 @@ from typing import Any
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.contrib.control_room.models import LongCall, ServingProcess
+from mcp_django.contrib.control_room.models import Alert, LongCall, ServingProcess
 from mcp_django.contrib.control_room.pages.callers import load_user_names
 from mcp_django.contrib.control_room.recording.process_reports import is_silent
 from mcp_django.contrib.control_room.recording.writer import get_alias
 from mcp_django.server.calls.outcome import REMOTE_PREFIX, THREAD
 
 MAX_SHOWN_CALLS = 100
+MAX_SHOWN_ALERTS = 10
 MAX_PERCENT_VALUE_COUNT = 100
 LATE_CANCELLATION = timedelta(seconds=10)
 """Time after which a call that still runs does not react to its cancellation."""
@@ -71,6 +72,8 @@ class RunningCalls:
     processes: list[ServingProcess]
     silent: list[ServingProcess] = field(default_factory=list)
     """Processes that do not report any more. Their calls are lost."""
+    alerts: list[Alert] = field(default_factory=list)
+    """Active alerts, the oldest first."""
 
     @property
     def running(self) -> int:
@@ -79,7 +82,7 @@ class RunningCalls:
 
 
 def load_running_calls(server: str = "") -> RunningCalls:
-    """Read the running calls of all processes that report. Runs three statements."""
+    """Read the running calls of all processes that report. Runs four statements."""
     alias = get_alias()
     processes = list(ServingProcess.objects.using(alias).order_by("name"))
     alive = [process for process in processes if not is_silent(process)]
@@ -90,7 +93,8 @@ def load_running_calls(server: str = "") -> RunningCalls:
     names = load_user_names(call.user_key for call in found)
     now = timezone.now()
     rows = [RunningCallRow(call, names.get(call.user_key) or call.user_key or call.principal, now) for call in found]
-    return RunningCalls(rows, alive, [process for process in processes if is_silent(process)])
+    alerts = list(Alert._default_manager.using(alias).filter(is_active=True).order_by("since")[:MAX_SHOWN_ALERTS])
+    return RunningCalls(rows, alive, [process for process in processes if is_silent(process)], alerts)
 
 
 def mark_cancelled(key: str) -> LongCall | None:

@@ -1,8 +1,11 @@
 """Prepare the demo and serve it: what `make demo` runs."""
 
+import asyncio
 import secrets
 import socket
+import threading
 from argparse import ArgumentParser
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,15 @@ from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.urls import reverse
+from django.utils import timezone
 
+from mcp_django.models import PersonalAccessToken
+from project.airports.bots import run_bots
 from project.airports.models import Airport
 from project.airports.views import QUESTIONS, interpreter, other_ways
 
 HOST = "127.0.0.1"
+ROOM = "admin:mcp_control_room_controlroom_changelist"
 EXAMPLE_CALL = """mcp_call nearest_airports '{"latitude": 46.5, "longitude": 8.0}'"""
 
 
@@ -31,6 +38,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the port, and the option to prepare only."""
         parser.add_argument("--port", type=int, default=8000, help="Port on 127.0.0.1 (default: 8000).")
+        parser.add_argument("--busy", action="store_true", help="Let bots call, fail, ask and wait.")
         parser.add_argument("--prepare", action="store_true", help="Prepare for other processes that serve it.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -56,6 +64,9 @@ class Command(BaseCommand):
 
         def announce() -> None:
             self.welcome(site, username, password)
+            if options["busy"]:
+                start_bots(f"{site}{reverse('mcp_django:default')}", username)
+                self.write_section("Watch the bots", f"{site}{reverse(ROOM)}")
             self.stdout.write("\nCtrl-C stops it.")
             self.stdout.flush()
 
@@ -91,6 +102,18 @@ class Command(BaseCommand):
         self.stdout.write(f"\n  {title}:")
         for line in lines:
             self.stdout.write(f"    {self.style.SUCCESS(line)}")
+
+
+def start_bots(endpoint: str, username: str) -> None:
+    """Run the bots in a thread that ends with the process. Where the endpoint is protected, they get a token."""
+    token = None
+    if "token" in settings.MCP["AUTH"]:
+        user = get_user_model().objects.get(username=username)
+        expires = timezone.now() + timedelta(days=1)
+        token = PersonalAccessToken.issue(user=user, name="bots", scopes=list(settings.MCP["SCOPES"]), expires=expires)[
+            1
+        ]
+    threading.Thread(target=asyncio.run, args=[run_bots(endpoint, token)], name="bots", daemon=True).start()
 
 
 def check_port(port: int) -> None:
