@@ -5,7 +5,7 @@ from django.db import migrations
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("mcp_control_room", "0005_chain"),
+        ("mcp_control_room", "0004_alerts"),
     ]
 
     operations = [
