@@ -21,6 +21,14 @@ from mcp_django.contrib.proxies.catalog.components import (
     RemoteTool,
 )
 from mcp_django.contrib.proxies.catalog.lists import AFFECTED_LISTS, LIST_METHODS, fetch_list
+from mcp_django.contrib.proxies.catalog.remote_skills import (
+    REMOTE_FILE_KEY,
+    RemoteFile,
+    fetch_skills,
+    find_file,
+    join_skills,
+    verify_file,
+)
 from mcp_django.contrib.proxies.connections.credentials import RemoteCredential, get_credential
 from mcp_django.contrib.proxies.connections.sessions import (
     NO_CAPABILITIES,
@@ -167,9 +175,12 @@ class Proxy(Provider):
             return None
         catalog = await self._find_catalog(ctx)
         resource: Resource | None = await catalog.find("resources", uri)
-        if resource is None and await self._matches_template(catalog, uri):
-            resource = self._components.build_unlisted(uri, own)
-        return resource
+        if resource is not None:
+            return resource
+        file = find_file(await catalog.items("resources"), uri)
+        if file is not None:
+            return self._components.build_unlisted(uri, file.uri, {REMOTE_FILE_KEY: file})
+        return self._components.build_unlisted(uri, own) if await self._matches_template(catalog, uri) else None
 
     async def wait_for_resources(self, ctx: Context) -> bool:
         catalog = await self._find_catalog(ctx)
@@ -314,6 +325,8 @@ class Proxy(Provider):
 
         if session is None:
             fetched = await fetch_list(client, kind, timeout)
+            if kind == "resources":
+                fetched = fetched._replace(entries=join_skills(fetched.entries, await fetch_skills(client, timeout)))
             # Prefer a list without the tools that send requests, for a moment, to an empty one.
             return fetched._replace(ttl=0.0) if capabilities.requests else fetched
 
@@ -372,12 +385,26 @@ class Proxy(Provider):
     async def _read(self, ctx: Context) -> RelayedResult:
         own = ctx.metadata[REMOTE_NAME_KEY]
         request = ForwardedRequest("resources/read", {"uri": own}, True)
-        return await self._relay(ctx, request, self.naming.uri(own), results.parse_read_result)
+        file: RemoteFile | None = ctx.metadata.get(REMOTE_FILE_KEY)
+        if file is None:
+            return await self._relay(ctx, request, self.naming.uri(own), results.parse_read_result)
+        raw = await self._send(ctx, request, self.naming.uri(own))
+        await verify_file(file, raw, partial(self._refresh_skills, ctx), self.options.list_timeout)
+        return await self._convert(ctx, raw, results.parse_read_result)
+
+    async def _refresh_skills(self, ctx: Context) -> Client:
+        """Invalidate the resources, and return the client that fetches the entry of a skill again."""
+        state, credential = self._states.get(), await self._get_credential(ctx)
+        self._invalidate(state, credential, ["resources"])
+        return self._get_client(state, credential)
 
     async def _relay(
         self, ctx: Context, request: ForwardedRequest, local_name: str, parse: Callable[..., RelayedResult]
     ) -> RelayedResult:
-        raw = await self._send(ctx, request, local_name)
+        return await self._convert(ctx, await self._send(ctx, request, local_name), parse)
+
+    async def _convert(self, ctx: Context, raw: dict[str, Any], parse: Callable[..., RelayedResult]) -> RelayedResult:
+        """Return a result with local URIs. Raises ToolError for a malformed one."""
         try:
             body = parse(raw)
         except results.MalformedResult as problem:

@@ -18,6 +18,7 @@ from mcp_django.aio.clock import monotonic
 from mcp_django.aio.tasks import start_task
 from mcp_django.client.errors import AuthorizationNeeded, ClientError
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.skills import MANIFEST_KEY
 from mcp_django.server.primitives.base import Primitive
 
 logger = logging.getLogger("mcp_django.client")
@@ -251,7 +252,8 @@ class CatalogCache:
         cached.fresh_until = cached.fetched_at + (
             DEFAULT_TTL_SECONDS if fetched.ttl is None else min(max(fetched.ttl, MIN_TTL_SECONDS), MAX_TTL_SECONDS)
         )
-        wire = [item.wire for item in components.values()]
+        # The manifest of a skill is no part of the entry of its resource.
+        wire = [[item.wire, repr(item.metadata.get(MANIFEST_KEY))] for item in components.values()]
         self._replace(
             cached, tuple(components.values()), blake2b(jsonrpc.dumps_sorted(wire), digest_size=12).hexdigest()
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from mcp_django.contrib.proxies.catalog.remote_skills import build_metadata
 from mcp_django.contrib.proxies.forwarding.results import extract_meta
 from mcp_django.contrib.proxies.forwarding.uris import has_valid_source
 from mcp_django.protocol import jsonrpc
@@ -231,16 +232,17 @@ class ComponentFactory:
         members = {**_read_texts(entry), **_read_media(entry)}
         if type(entry.get("size")) is int and entry["size"] >= 0:
             members["size"] = entry["size"]
-        return self._build_resource(self._naming.uri(uri), uri, entry["name"], members)
+        return self._build_resource(self._naming.uri(uri), uri, entry["name"], members, build_metadata(entry))
 
-    def build_unlisted(self, uri: str, own: str) -> RemoteResource:
+    def build_unlisted(self, uri: str, own: str, metadata: Wire | None = None) -> RemoteResource:
         """Return the unlisted resource at `uri`, which the remote server knows as `own`."""
-        return self._build_resource(uri, own, own, {}, is_listed=False)
+        return self._build_resource(uri, own, own, {}, metadata or {}, is_listed=False)
 
     def _build_resource(
-        self, uri: str, own: str, name: str, members: Wire, *, is_listed: bool = True
+        self, uri: str, own: str, name: str, members: Wire, metadata: Wire, *, is_listed: bool = True
     ) -> RemoteResource:
         options: dict[str, Any] = {**self._get_options(members, own), "is_listed": is_listed}
+        options["metadata"] = {**options["metadata"], **metadata}
         options |= {"handler": self._handlers["resource"], "follow": self._follow}
         return RemoteResource(uri=uri, name=name[:MAX_TITLE_CHARACTERS], **options)
 
