@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.contrib.admin.options import InlineModelAdmin
+from django.contrib.auth import get_permission_codename
 from django.db.models import QuerySet
 from django.forms.models import BaseInlineFormSet
 from django.http import HttpRequest
@@ -115,7 +116,7 @@ def _iter_kept_data(formset: Any) -> Iterator[dict[str, Any]]:
 
 
 class PartInline(InlineModelAdmin):  # type: ignore[type-arg]  # not generic at run time
-    """Inline rows that follow the permissions of their prompt.
+    """Inline rows that follow the permissions of their prompt, or of another stored row.
 
     They have no permissions of their own.
     """
@@ -127,10 +128,10 @@ class PartInline(InlineModelAdmin):  # type: ignore[type-arg]  # not generic at 
         return super().get_formset(request, obj, validate_max=True, **kwargs)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self._has_prompt_permission(request, "view") or self._has_prompt_permission(request, "change")
+        return self._has_row_permission(request, "view") or self._has_row_permission(request, "change")
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self._has_prompt_permission(request, "change" if obj is not None else "add")
+        return self._has_row_permission(request, "change" if obj is not None else "add")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_add_permission(request, obj)
@@ -138,9 +139,10 @@ class PartInline(InlineModelAdmin):  # type: ignore[type-arg]  # not generic at 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_add_permission(request, obj)
 
-    def _has_prompt_permission(self, request: HttpRequest, action: str) -> bool:
+    def _has_row_permission(self, request: HttpRequest, action: str) -> bool:
         user: Any = request.user
-        return bool(user.has_perm(f"mcp_django.{action}_storedprompt"))
+        opts = self.parent_model._meta
+        return bool(user.has_perm(f"{opts.app_label}.{get_permission_codename(action, opts)}"))
 
 
 class ArgumentInline(PartInline):

@@ -15,9 +15,9 @@ MAX_SHOWN_LINES = 5000
 CONTEXT_LINES = 3
 """Number of equal lines shown around each difference."""
 _FIELD_ORDER = (
-    *("role", "kind", "uri", "name", "title", "description", "required", "default", "choices"),
+    *("role", "kind", "uri", "path", "name", "title", "description", "required", "default", "choices"),
     *("server", "enabled", "permission", "scopes", "tags", "mime_type", "audience", "priority", "text", "data"),
-    *("arguments", "messages"),
+    *("arguments", "messages", "files"),
 )
 """Order of the fields. PostgreSQL does not keep the order of a JSON object."""
 _LINE_KINDS = {"+": "added", "-": "removed", "@": "place", " ": "same"}
@@ -39,9 +39,6 @@ def render_snapshot(data: Mapping[str, Any]) -> list[str]:
             for number, part in enumerate(value, start=1):
                 lines.append(f"{name} {number}:")
                 lines += [f"    {line}" for key, inner in _sort_fields(part) for line in _render_field(key, inner)]
-        elif name == "data" and isinstance(value, str):
-            content = base64.b64decode(value)
-            lines.append(f"file: {len(content)} bytes, SHA-256 {sha256(content).hexdigest()}")
         else:
             lines += _render_field(name, value)
     return lines
@@ -53,7 +50,10 @@ def _sort_fields(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _render_field(name: str, value: Any) -> Iterator[str]:
-    if isinstance(value, str) and ("\n" in value or len(value) > 100):
+    if name == "data" and isinstance(value, str):
+        content = base64.b64decode(value)
+        yield f"file: {len(content)} bytes, SHA-256 {sha256(content).hexdigest()}"
+    elif isinstance(value, str) and ("\n" in value or len(value) > 100):
         yield f"{name}:"
         for line in value.splitlines():
             yield f"    {line}"

@@ -20,10 +20,17 @@ if TYPE_CHECKING:
     from mcp_django.contrib.skills.extension import SkillsExtension
     from mcp_django.contrib.skills.functions import skill
     from mcp_django.contrib.skills.provider import AppSkills, Skills
+    from mcp_django.contrib.skills.rows import StoredSkills
 
-__all__ = ["AppSkills", "Skills", "SkillsExtension", "skill"]
+__all__ = ["AppSkills", "Skills", "SkillsExtension", "StoredSkills", "skill"]
 
-_MODULES = {"AppSkills": "provider", "Skills": "provider", "SkillsExtension": "extension", "skill": "functions"}
+_MODULES = {
+    "AppSkills": "provider",
+    "Skills": "provider",
+    "SkillsExtension": "extension",
+    "StoredSkills": "rows",
+    "skill": "functions",
+}
 
 
 def __getattr__(name: str) -> Any:

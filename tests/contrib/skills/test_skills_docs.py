@@ -10,6 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
 from mcp_django import wiring
+from mcp_django.contrib.skills import StoredSkills
 from mcp_django.contrib.skills.trees import SKIPPED_NAMES
 from mcp_django.testing import TestClient
 from tests.contrib.skills.folders import list_entries, serve, write, write_skill
@@ -56,9 +57,16 @@ async def test_folders_are_served_as_the_page_says(tmp_path: Path, monkeypatch: 
     assert await list_entries(PipelineClient(server, make_principal())) == {}
 
 
+def test_the_settings_of_stored_skills_work_as_the_page_says(settings: Any) -> None:
+    found: dict[str, Any] = {}
+    exec(BLOCKS[2], found)
+    settings.MCP = {"AUTH": "none", **found["MCP"]}
+    assert any(isinstance(provider, StoredSkills) for provider in wiring.get_server().providers)
+
+
 async def test_a_function_and_the_fallbacks_work_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, registry = served_by(BLOCKS[2], monkeypatch)
-    module, _ = served_by(BLOCKS[3], monkeypatch)
+    _, registry = served_by(BLOCKS[3], monkeypatch)
+    module, _ = served_by(BLOCKS[4], monkeypatch)
     server = make_server(registry=registry, extensions=[module.skills])
     clerk = PipelineClient(server, make_principal("shop.view_product"))
     assert await clerk.names("prompts/list", "prompts") == ["stock-report"]
@@ -74,7 +82,7 @@ async def test_a_test_of_a_skill_works_as_the_page_says(
     found: dict[str, Any] = {}
     exec(BLOCKS[0], found)
     settings.MCP = {"AUTH": "none", "SERVERS": {"default": {**found["MCP"]["SERVERS"]["default"], "STORED": False}}}
-    exec(BLOCKS[4], found)
+    exec(BLOCKS[5], found)
     await found["test_the_skill_of_refunds_names_its_tools"]()
 
 

@@ -34,7 +34,10 @@ logger = logging.getLogger("mcp_django.client")
 
 Wire = dict[str, Any]
 SKILL_MEMBER = "mcp_django.skill"
-"""Member of an entry of `resources/list` with the entry of its skill; one of the remote server is removed."""
+"""Member of an entry of a resource: the entry of its skill.
+
+A member of this name from the remote server is removed.
+"""
 REMOTE_FILES_KEY = "remote_skill_files"
 """Key of a resource's `metadata` with the remote URIs of the files of a skill, by their paths."""
 REMOTE_FILE_KEY = "remote_skill_file"
@@ -90,7 +93,10 @@ async def fetch_skills(client: Client, timeout: float) -> list[Wire]:
 
 
 def join_skills(entries: Iterable[Any], skills: Iterable[Wire]) -> list[Any]:
-    """Return the entries of resources with the skills, each at the entry of its `SKILL.md` or at a new one."""
+    """Return the entries of resources with their skills.
+
+    A `SKILL.md` that is not listed gets a new entry.
+    """
     waiting = {skill["uri"]: skill for skill in skills}
     joined: list[Any] = []
     for entry in entries:
