@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mcp_django.contrib.skills.extension import SkillsExtension
     from mcp_django.contrib.skills.functions import skill
+    from mcp_django.contrib.skills.model_skill import ModelSkill
     from mcp_django.contrib.skills.provider import AppSkills, Skills
     from mcp_django.contrib.skills.rows import StoredSkills
 
-__all__ = ["AppSkills", "Skills", "SkillsExtension", "StoredSkills", "skill"]
+__all__ = ["AppSkills", "ModelSkill", "Skills", "SkillsExtension", "StoredSkills", "skill"]
 
 _MODULES = {
     "AppSkills": "provider",
+    "ModelSkill": "model_skill",
     "Skills": "provider",
     "SkillsExtension": "extension",
     "StoredSkills": "rows",

@@ -11,6 +11,8 @@ According to their documentation in November 2026:
 - Gemini CLI: github.com/google-gemini/gemini-cli, docs/tools/mcp-server.md; `httpUrl` is Streamable HTTP, `url` is SSE.
 - Codex: developers.openai.com/codex/mcp. It names variables and refuses tokens (`bearer_token_env_var`, `env_vars`).
 - Zed: zed.dev/docs/ai/mcp. It does not support variables.
+
+Skills are in the folder of the client, or in `.agents/skills`, which agentskills.io names for all clients.
 """
 
 import os
@@ -75,6 +77,8 @@ class ClientProgram:
     """The key of the URL; empty if remote servers are unsupported."""
     next_step: str = ""
     """Instructions for the user after the change."""
+    skills: str = ".agents/skills"
+    """Folder of skills in a project; empty for a client without one."""
 
     def build_entry(self, server: LocalServer | RemoteServer, secret: TokenSource | None = None) -> dict[str, Any]:
         """Build the entry for `server` in the client's file. Raises Unsupported."""
@@ -157,7 +161,7 @@ def _get_codex_path(project: Path) -> Path:
 
 CLIENT_PROGRAMS: dict[str, ClientProgram] = {
     "claude": ClientProgram(
-        title="Claude Desktop", path=_get_claude_path, url_key="", next_step="Restart Claude Desktop."
+        title="Claude Desktop", path=_get_claude_path, url_key="", next_step="Restart Claude Desktop.", skills=""
     ),
     "claude-code": ClientProgram(
         title="Claude Code",
@@ -166,6 +170,7 @@ CLIENT_PROGRAMS: dict[str, ClientProgram] = {
         local_type="stdio",
         remote_type="http",
         next_step="Claude Code asks for approval of project servers; /mcp lists them.",
+        skills=".claude/skills",
     ),
     "vscode": ClientProgram(
         title="VS Code",
@@ -176,14 +181,18 @@ CLIENT_PROGRAMS: dict[str, ClientProgram] = {
         local_type="stdio",
         remote_type="http",
         next_step="VS Code shows Start above the entry.",
+        skills=".github/skills",
     ),
-    "cursor": ClientProgram(title="Cursor", path=_in_project(".cursor", "mcp.json"), variable="${env:NAME}"),
+    "cursor": ClientProgram(
+        title="Cursor", path=_in_project(".cursor", "mcp.json"), variable="${env:NAME}", skills=".cursor/skills"
+    ),
     "windsurf": ClientProgram(
         title="Windsurf",
         path=_in_home(".codeium", "windsurf", "mcp_config.json"),
         variable="${env:NAME}",
         url_key="serverUrl",
         next_step="Refresh the servers in Windsurf.",
+        skills=".windsurf/skills",
     ),
     "gemini": ClientProgram(
         title="Gemini CLI",
@@ -191,6 +200,7 @@ CLIENT_PROGRAMS: dict[str, ClientProgram] = {
         variable="${NAME}",
         supports_cwd=True,
         url_key="httpUrl",
+        skills=".gemini/skills",
     ),
     "codex": ClientProgram(
         title="Codex", path=_get_codex_path, section="mcp_servers", format="toml", supports_cwd=True

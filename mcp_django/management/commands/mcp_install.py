@@ -15,6 +15,12 @@ from django.core.management.base import BaseCommand, CommandError
 from mcp_django.conf import get_settings
 from mcp_django.conf.options import ServerSettings
 from mcp_django.management.client_config import jsonc, toml_text
+from mcp_django.management.client_config.agent_skill import (
+    SKILL_NAME,
+    ChangedSkill,
+    install_skill,
+    remove_skill,
+)
 from mcp_django.management.client_config.catalogue import (
     CLIENT_PROGRAMS,
     TOKEN_VARIABLE,
@@ -44,6 +50,11 @@ class Command(BaseCommand):
         parser.add_argument("client", choices=CLIENT_PROGRAMS, help="the client")
         parser.add_argument("--write", action="store_true", help="write it to the client's file, with a backup")
         parser.add_argument("--remove", action="store_true", help="remove it from the client's file")
+        parser.add_argument(
+            "--skills",
+            action="store_true",
+            help="write the skill about mcp_tools.py into the project, and nothing else",
+        )
         parser.add_argument("--file", type=Path, help="path of the file (default: the client's usual one)")
         parser.add_argument("--name", help="name of the server in the client (default: the server's own name)")
         parser.add_argument("--transport", choices=("stdio", "http"), default="stdio", help="default: stdio")
@@ -66,6 +77,9 @@ class Command(BaseCommand):
         name = options["name"] or re.sub(r"[^A-Za-z0-9_-]+", "-", described.name).strip("-") or "django"
         path: Path | None = options["file"] or client.path(_get_project_directory())
 
+        if options["skills"]:
+            self._change_skill(client, options)
+            return
         if options["remove"]:
             self._remove(client, name, path)
             return
@@ -141,6 +155,23 @@ class Command(BaseCommand):
             return
         self._replace(file, changed)
         self.stderr.write(f"Removed {name} from {file.path}", style_func=str)
+
+    def _change_skill(self, client: ClientProgram, options: dict[str, Any]) -> None:
+        """Write or remove the skill for coding agents. A folder with changes is kept without `--write`."""
+        if not client.skills:
+            raise CommandError(f"{client.title} reads no skills from a project; choose another client, or generic")
+        directory = _get_project_directory() / client.skills
+        try:
+            if options["remove"]:
+                changed, verb = remove_skill(directory, force=options["write"]), "Removed"
+            else:
+                changed, verb = install_skill(directory, replace=options["write"]), "Wrote"
+        except ChangedSkill as problem:
+            raise CommandError(f"{problem} was left unchanged: it has changes. Add --write to discard them") from None
+        except OSError as problem:
+            raise CommandError(f"{directory} was left unchanged: {problem.strerror}") from None
+        told = f"{verb} the skill {SKILL_NAME}" if changed else f"Nothing to do for the skill {SKILL_NAME}"
+        self.stderr.write(f"{told} in {directory}", style_func=str)
 
     def _open(self, client: ClientProgram, path: Path | None) -> SafeFile:
         if path is None:
