@@ -16,11 +16,13 @@ TypeScript reference server.
 Without a URL they are tried on the fixtures, through both doors and over stdio, on the demo, and on the protected site.
 `--config` names a file in the form of Claude's configuration (`manage.py mcp_install claude` prints one), whose servers
 are started over stdio exactly as it says. The tool is the first of the well-known ones that the server lists, or
-`--call TOOL --arguments JSON`. What the peers need is installed into the cache directory at the first use.
+`--call TOOL --arguments JSON`. Without a URL and `--config`, the demo's apps are tried in the Inspector's web client,
+too. What the peers need is installed into the cache directory at the first use.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +30,7 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
+from tests.browser.hosting.inspector import INSPECTOR_VARIABLE
 from tests.clients.composed import composed_project
 from tests.clients.peers import Calls, Failed, Peer, Target
 from tests.clients.places import Opened, Place, everything, served_at
@@ -52,8 +55,22 @@ def main() -> int:
     places = _chosen(options) or [*everything(), protected, composed_project, task_fixtures]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         outcomes = [passed for tried in pool.map(partial(_visited, calls), places) for passed in tried]
+    if places[-1] is task_fixtures:
+        outcomes.append(_show_apps_in_the_inspector())
     say(f"{outcomes.count(True)} passed, {outcomes.count(False)} failed")
     return 0 if all(outcomes) else 1
+
+
+def _show_apps_in_the_inspector() -> bool:
+    """Try the demo's apps in the Inspector's web client, in a browser."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "", "-k", "inspector", "tests/browser/hosting"]
+    run = subprocess.run(
+        command, env={**os.environ, INSPECTOR_VARIABLE: "1"}, capture_output=True, text=True, timeout=600, check=False
+    )
+    say(f"{'ok' if run.returncode == 0 else 'FAILED':<8} apps in the Inspector's web client")
+    if run.returncode:
+        say(run.stdout[-4000:] + run.stderr[-1000:])
+    return run.returncode == 0
 
 
 def _options() -> argparse.Namespace:

@@ -37,16 +37,22 @@ def installed_tool(directory: str, package: str, command: str) -> list[str]:
 
 def installed_package(directory: str, package: str) -> tuple[Path, str]:
     """Where a package from npm is installed, or several with blanks between, and a Node that is new enough for it."""
+    home = installed_files(directory, package, with_node=True)
+    return home, _node(home)
+
+
+def installed_files(directory: str, package: str, *, with_node: bool = False) -> Path:
+    """Where a package from npm is installed whose programs run under any Node: a new one has 190 MB."""
     home = cache_directory() / directory
     marker = home / "installed"
     with lock_cache():
         if not marker.is_file() or marker.read_text() != package:
-            _npm_install(home, package)
+            _npm_install(home, package, with_node=with_node)
             marker.write_text(package)
-    return home, _node(home)
+    return home
 
 
-def _npm_install(home: Path, package: str) -> None:
+def _npm_install(home: Path, package: str, *, with_node: bool) -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise SystemExit(
@@ -54,7 +60,7 @@ def _npm_install(home: Path, package: str) -> None:
         )
     home.mkdir(parents=True, exist_ok=True)
     (home / "package.json").write_text("{}")
-    packages = [*package.split(), *([] if _known_node() else [f"node@{NODE[0]}"])]
+    packages = [*package.split(), *([f"node@{NODE[0]}"] if with_node and _known_node() is None else [])]
     sys.stderr.write(f"Installing {' and '.join(packages)} into {home}\n")
     command = [npm, "install", "--prefix", str(home), "--no-fund", "--no-audit", "--loglevel", "error", *packages]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600)

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from django.core.checks import CheckMessage, Error, Warning
 
+from mcp_django.contrib.apps.confirmation.suspension import ANSWER_TOOL
 from mcp_django.contrib.apps.csp import get_static_origin
 from mcp_django.contrib.apps.declaration import App, find_app, list_apps
 from mcp_django.contrib.apps.pages import render_page
@@ -39,6 +40,13 @@ def check_apps(server: ServerCore) -> Iterator[CheckMessage]:
                 id="mcp_django.W062",
             )
 
+    hiding = server.registry.tools.get(ANSWER_TOOL)
+    if hiding is not None:
+        yield Error(
+            f"{hiding.source}: the tool {ANSWER_TOOL} hides the tool of this name by which apps answer questions.",
+            hint="Rename it, or give its toolset or mount a prefix.",
+            id="mcp_django.E065",
+        )
     for app in list_apps(server.registry):
         if app not in shown:
             yield Warning(

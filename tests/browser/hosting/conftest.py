@@ -1,5 +1,6 @@
 """The demo in a process of its own, the hosts, and one browser for them."""
 
+import os
 import re
 import sqlite3
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext
 
 from tests.browser.hosting.hosts import AppTestHost, InspectorTestHost, PreviewTestHost, StrictTestHost
-from tests.browser.hosting.inspector import InspectorServer, serve_inspector
+from tests.browser.hosting.inspector import INSPECTOR_VARIABLE, InspectorServer, serve_inspector
 from tests.browser.hosting.strict import StrictHostServer, build_bundle, serve_strict_host
 from tests.project.conftest import ROOT, environment
 from tests.support.ports import take_port
@@ -127,7 +128,7 @@ def host(request: pytest.FixtureRequest, open_host: Callable[[str], AppTestHost]
     return open_host(request.param)
 
 
-@pytest.fixture(params=["preview", "strict", "inspector"])
+@pytest.fixture(params=["inspector"] if os.environ.get(INSPECTOR_VARIABLE) else ["preview", "strict"])
 def any_host(request: pytest.FixtureRequest, open_host: Callable[[str], AppTestHost]) -> AppTestHost:
-    """Each host in turn, the Inspector included."""
+    """Each host of this project in turn, or the Inspector, with which `make clients` runs these tests."""
     return open_host(request.param)

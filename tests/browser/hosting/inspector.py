@@ -12,6 +12,8 @@ from tests.conformance.npm import installed_tool
 from tests.support.ports import take_port
 
 TOKEN = "token-of-the-tests"
+INSPECTOR_VARIABLE = "APPS_IN_THE_INSPECTOR"
+"""Variable with which the tests for any host use the Inspector alone."""
 
 
 class InspectorServer(NamedTuple):

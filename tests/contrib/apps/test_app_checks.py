@@ -47,6 +47,12 @@ def test_a_tool_of_an_unknown_app_is_an_error(make_app_server: MakeServer) -> No
     assert collect_ids(server) == ["E064"]
 
 
+def test_a_tool_that_hides_the_answers_of_apps_is_an_error(make_app_server: MakeServer) -> None:
+    server = make_app_server()
+    server.tool(name="answer_question")(lambda: "taken")
+    assert [(found.id, "hides the tool" in found.msg) for found in check_apps(server)] == [("mcp_django.E065", True)]
+
+
 def test_a_tool_for_apps_needs_a_permission(make_app_server: MakeServer) -> None:
     server = make_app_server()
     server.tool(visibility=["app"], name="open")(lambda: "open")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.conformance.npm import installed_package
+from tests.conformance.npm import installed_files
 
 HERE = Path(__file__).parent
 PACKAGES = "@modelcontextprotocol/ext-apps@2.0.4 @modelcontextprotocol/client@2.4.0 esbuild@0.28.2"
@@ -27,7 +27,7 @@ HOST_PAGE = f"""<!doctype html><html><head><meta charset="utf-8"><title>Strict h
 
 def build_bundle() -> bytes:
     """Bundle the host's script with the official packages."""
-    home, _node = installed_package("strict-host", PACKAGES)
+    home = installed_files("strict-host", PACKAGES)
     source = home / "host.mjs"
     shutil.copy(HERE / "host.mjs", source)
     command = [str(home / "node_modules/.bin/esbuild"), str(source), "--bundle", "--format=esm", "--target=es2022"]
