@@ -212,14 +212,16 @@ class Bridge:
         return [name for server in self._servers.values() for name in server.tools]
 
     def tool_schemas(self) -> list[dict[str, Any]]:
-        """Return all tools as dicts of `name`, `description` and `input_schema`.
+        """Return the tools for a model, as dicts of `name`, `description` and `input_schema`.
 
-        This is the content that APIs of models expect; only the spelling of keys differs.
+        This is the content that APIs of models expect; only the spelling of keys differs. Tools that a server offers to
+        its apps alone are left out.
         """
         return [
             {"name": name, "description": tool.description or tool.title or "", "input_schema": dict(tool.input_schema)}
             for server in self._servers.values()
             for name, tool in server.tools.items()
+            if _is_for_model(tool)
         ]
 
     async def call(
@@ -451,6 +453,13 @@ class BlockingBridge:
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return portal.run_for_client(coroutine, self._bridge)
+
+
+def _is_for_model(tool: types.Tool) -> bool:
+    """Return True unless the visibility of the tool (MCP Apps) leaves out the model."""
+    ui = (tool.meta or {}).get("ui")
+    visibility = ui.get("visibility") if isinstance(ui, dict) else None
+    return not isinstance(visibility, list) or "model" in visibility
 
 
 def _create_client(server: Client | ClientTarget, alias: str) -> Client:

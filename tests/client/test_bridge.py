@@ -100,6 +100,20 @@ async def test_the_tools_of_all_servers_are_one_list() -> None:
     assert (weather.methods().count("tools/call"), maps.methods().count("tools/call")) == (0, 1)
 
 
+async def test_a_model_gets_no_tools_that_are_for_apps_alone() -> None:
+    listed = [
+        tool("show"),
+        tool("save", _meta={"ui": {"visibility": ["app"]}}),
+        tool("both", _meta={"ui": {"visibility": ["model", "app"]}}),
+        tool("odd", _meta={"ui": "text"}),
+    ]
+    script = Script("handshake", tools_list={"tools": listed}, tools_call={"content": []})
+    async with Bridge({"shop": script}) as bridge:
+        assert [schema["name"] for schema in bridge.tool_schemas()] == ["shop__show", "shop__both", "shop__odd"]
+        assert "shop__save" in bridge.tool_names()
+        await bridge.call("shop__save", {})
+
+
 async def test_targets_will_do_as_well_as_clients() -> None:
     async with Bridge({"weather": server("now")}) as bridge:
         assert bridge.tool_names() == ["weather__now"]
