@@ -97,7 +97,7 @@ class SkillFileInline(PartInline, admin.TabularInline):  # type: ignore[type-arg
     @admin.display(description=_("size"))
     def size(self, row: StoredSkillFile) -> str:
         """Return the size of the file."""
-        return "-" if row.pk is None else filesizeformat(len(bytes(row.data)))
+        return "-" if row._state.adding else filesizeformat(len(bytes(row.data)))
 
 
 @admin.register(StoredSkill)
