@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django import wiring
 from mcp_django.admin.base import BaseAdmin, ServerFilter, build_server_choices
-from mcp_django.admin.widgets import LinesField, SuggestingInput, build_scope_choices
+from mcp_django.admin.widgets import LinesField, SuggestingInput, UsersField, build_scope_choices, get_user_names
 from mcp_django.conf import get_settings
 from mcp_django.models import ScopeGrant, ToolPolicy
 from mcp_django.models.rules import check_names
@@ -51,7 +51,7 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name in ("groups", "scopes", "clients", "tool", "server", "scope"):
+        for name in ("groups", "users", "scopes", "clients", "tool", "server", "scope"):
             if name in self.fields and not self.fields[name].help_text:
                 self.fields[name].help_text = self._meta.model._meta.get_field(name).help_text
         if "groups" in self.fields:
@@ -90,11 +90,12 @@ class ScopeGrantForm(RuleForm):
     """Form of a scope grant."""
 
     scope = forms.ChoiceField(label=_("Scope"))
+    users = UsersField(required=False, label=_("Users"))
     clients = LinesField(required=False, label=_("Clients"), validators=[check_names])
 
     class Meta:
         model = ScopeGrant
-        fields = ["scope", "groups", "clients", "tokens", "note"]
+        fields = ["scope", "groups", "users", "clients", "tokens", "note"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -176,13 +177,18 @@ class ScopeGrantAdmin(RuleAdmin):
     """Admin of the grants that restrict the holders of a scope."""
 
     form = ScopeGrantForm
-    list_display = ["scope", "description", "group_names", "client_names", "tokens", "note"]
+    list_display = ["scope", "description", "group_names", "user_names", "client_names", "tokens", "note"]
     search_fields = ["scope", "note"]
 
     @admin.display(description=_("description"))
     def description(self, row: ScopeGrant) -> str:
         """Return the description from MCP["SCOPES"]."""
         return str(get_settings().scopes.get(row.scope, _("not declared")))
+
+    @admin.display(description=_("users"))
+    def user_names(self, row: ScopeGrant) -> str:
+        """Return the names of the users in one line, with deleted users marked."""
+        return ", ".join(get_user_names(row.users))
 
     @admin.display(description=_("clients"))
     def client_names(self, row: ScopeGrant) -> str:

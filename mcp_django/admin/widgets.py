@@ -1,14 +1,16 @@
 """Form fields for lists of words and lines, for scopes, and a text input with suggestions."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django import forms
+from django.contrib.auth import get_user_model
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django.conf import get_settings
+from mcp_django.models.rules import check_names
 
 
 class WordsField(forms.CharField):
@@ -46,6 +48,50 @@ class LinesField(forms.CharField):
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return bool((initial or []) != self.to_python(data))
+
+
+class UsersField(LinesField):
+    """List of users: names in the form, one per line, and primary keys as texts in the row.
+
+    A deleted user is shown as # and its key, and stays in the row until the line is removed.
+    """
+
+    def clean(self, value: Any) -> Any:
+        names: list[str] = super().clean(value)
+        check_names(names)
+        name_field = get_user_model().USERNAME_FIELD
+        keys = {name: str(key) for key, name in _list_users(**{f"{name_field}__in": names})}
+
+        unknown = [name for name in names if name not in keys and not name.startswith("#")]
+        if unknown:
+            raise forms.ValidationError(_("Unknown user %s. Write names of users.") % ", ".join(unknown))
+        return [keys.get(name) or name.removeprefix("#") for name in names]
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(get_user_names(value)) if isinstance(value, list) else value
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return bool(get_user_names(initial or []) != self.to_python(data))
+
+
+def get_user_names(keys: Sequence[str]) -> list[str]:
+    """Return the names of users with these primary keys. Of a deleted user, it is # and the key."""
+    names = {str(key): str(name) for key, name in _list_users(pk__in=[key for key in keys if _is_key(key)])}
+    return [names.get(key, f"#{key}") for key in keys]
+
+
+def _list_users(**conditions: Any) -> list[tuple[Any, Any]]:
+    users = get_user_model()
+    return list(users._default_manager.filter(**conditions).values_list("pk", users.USERNAME_FIELD))
+
+
+def _is_key(text: str) -> bool:
+    """Return True if a text may be the primary key of a user."""
+    try:
+        get_user_model()._meta.pk.to_python(text)
+    except forms.ValidationError:
+        return False
+    return True
 
 
 def build_scope_choices(selected: Iterable[str]) -> list[tuple[str, str]]:

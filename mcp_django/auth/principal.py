@@ -172,6 +172,12 @@ def owner_of(user: Any) -> str | None:
     return None if pk is None else f"{PROJECT_ISSUER}|{_escape(str(pk))}"
 
 
+def get_user_key(user: Any) -> str:
+    """Return the primary key of a user as text. Empty for None, for unsaved and for inactive users."""
+    key = getattr(user, "pk", None)
+    return "" if key is None or not getattr(user, "is_active", False) else str(key)
+
+
 def get_group_names(user: Any) -> frozenset[str]:
     """Return the names of the groups of a user. Queries the database.
 

@@ -162,6 +162,14 @@ class ScopeGrant(Rule):
             "groups. Select a renamed group again."
         ),
     )
+    users = models.JSONField(
+        _("users"),
+        default=list,
+        blank=True,
+        validators=[check_names],
+        help_text=_("These users may hold it, too. Without groups, only they may."),
+    )
+    """Primary keys as texts, so that a new name of a user changes nothing."""
     clients = models.JSONField(
         _("clients"),
         default=list,

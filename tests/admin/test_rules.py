@@ -90,6 +90,24 @@ def test_a_grant_is_written(browser: Client) -> None:
     assert "orders:read" in RULE_CACHE.load().grants
 
 
+def test_users_of_a_grant_are_named_and_stored_by_key(browser: Client) -> None:
+    bob = User.objects.create_user("bob")
+    assert "Unknown user eve." in page(write(browser, "grant", scope="orders:read", users="bob\neve"))
+    write(browser, "grant", scope="orders:read", users="bob")
+    row = ScopeGrant.objects.get()
+    assert row.users == [str(bob.pk)]
+
+    User.objects.filter(pk=bob.pk).update(username="robert")
+    assert "robert" in page(browser.get(reverse("admin:mcp_django_scopegrant_changelist")))
+    bob.delete()
+    url = reverse("admin:mcp_django_scopegrant_change", args=[row.pk])
+    gone = f"#{row.users[0]}"
+    assert gone in page(browser.get(url))
+    browser.post(url, {"scope": "orders:read", "users": gone})
+    row.refresh_from_db()
+    assert row.users == [gone.removeprefix("#")]
+
+
 def test_a_scope_with_a_grant_is_not_offered_for_another(browser: Client) -> None:
     ScopeGrant.objects.create(scope="orders:read")
     assert "See &lt;orders&gt;" not in page(browser.get(reverse(ADD["grant"])))

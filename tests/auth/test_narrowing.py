@@ -151,6 +151,16 @@ class TestGrants:
         assert await self.held(somebody("a", "b", "c", user=AnonymousUser())) == {"c"}
         assert await self.held(somebody("a", "b", "c")) == {"c"}
 
+    async def test_users_of_the_grant_hold_it_beside_its_groups(self, alice: User) -> None:
+        bob = await User.objects.acreate(username="bob")
+        await ScopeGrant.objects.acreate(scope="a", users=[str(bob.pk)])
+        await ScopeGrant.objects.acreate(scope="b", users=[str(bob.pk)], groups=["editors"])
+        assert await self.held(somebody("a", "b", user=bob)) == {"a", "b"}
+        assert await self.held(somebody("a", "b", user=alice)) == {"b"}
+        assert await self.held(somebody("a", "b")) == frozenset()
+        bob.is_active = False
+        assert await self.held(somebody("a", "b", user=bob)) == frozenset()
+
     async def test_superusers_are_no_exception(self) -> None:
         boss = await User.objects.acreate(username="boss", is_superuser=True)
         await ScopeGrant.objects.acreate(scope="a", groups=["editors"])
@@ -185,3 +195,5 @@ class TestGrants:
         assert allowed_scopes(alice) == {"a", "c", "d"}
         assert allowed_scopes(alice, "one", scopes=["b", "c", "x"]) == {"c", "x"}
         assert allowed_scopes(AnonymousUser(), "two") == {"d"}
+        ScopeGrant.objects.filter(scope="b").update(users=[str(alice.pk)])
+        assert allowed_scopes(alice, "two") == {"a", "b", "d"}

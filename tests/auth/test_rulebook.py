@@ -167,13 +167,13 @@ class TestFailure:
                 assert "Invalid tool policy" in caplog.text
 
     def test_a_grant_that_cannot_be_understood_allows_nobody(self, caplog: Any, subtests: pytest.Subtests) -> None:
-        for row in ({"groups": "editors"}, {"clients": [1]}, {"clients": {}}):
+        for row in ({"groups": "editors"}, {"clients": [1]}, {"clients": {}}, {"users": 1}):
             with subtests.test(row=row), rolled_back():
                 book = RuleCache()
                 ScopeGrant.objects.create(scope="a", **row)
                 with caplog.at_level(logging.ERROR, "mcp_django.auth"):
                     grant = book.load().grants["a"]
-                assert not grant.allows_user(frozenset({"editors"}))
+                assert not grant.allows_user(None, frozenset({"editors"}))
                 assert not grant.allows_client("1")
 
 

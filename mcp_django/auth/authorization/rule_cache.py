@@ -23,7 +23,7 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import DatabaseError, connections, router, transaction
 
 from mcp_django.aio.clock import monotonic
-from mcp_django.auth.principal import Run, run_in_thread
+from mcp_django.auth.principal import Run, get_user_key, run_in_thread
 from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
 from mcp_django.models.rows import RULES_PK
 from mcp_django.models.rules import check_names
@@ -44,16 +44,22 @@ class ScopeGrantRule:
     """The holders of one scope."""
 
     groups: frozenset[str] = frozenset()
-    """Groups whose users may hold it; empty for all users."""
+    """Groups whose users may hold it."""
+    users: frozenset[str] = frozenset()
+    """Primary keys of further users who may hold it. Without groups and users, all users may."""
     clients: tuple[str, ...] = ()
     """Patterns of client identifiers, where * matches anything; empty for all clients."""
     tokens: bool = True
     """True if personal access tokens may hold it."""
     denies_all: bool = False
 
-    def allows_user(self, groups: frozenset[str]) -> bool:
-        """Return True if users in these groups may hold it."""
-        return not self.denies_all and (not self.groups or not self.groups.isdisjoint(groups))
+    def allows_user(self, user: Any, groups: frozenset[str]) -> bool:
+        """Return True if a user with these groups may hold it."""
+        if self.denies_all:
+            return False
+        if not self.groups and not self.users:
+            return True
+        return not self.groups.isdisjoint(groups) or (bool(self.users) and get_user_key(user) in self.users)
 
     def allows_client(self, client_id: str) -> bool:
         """Return True if this client may hold it."""
@@ -73,11 +79,17 @@ def build_grants(rows: Iterable[ScopeGrant]) -> Grants:
 def _build_grant(row: Any) -> ScopeGrantRule:
     try:
         check_names(row.groups)
+        check_names(row.users)
         check_names(row.clients)
     except ValidationError:
         logger.error("Invalid grant of the scope %r; the scope is denied to all callers", row.scope)
         return ScopeGrantRule(denies_all=True)
-    return ScopeGrantRule(groups=frozenset(row.groups), clients=tuple(row.clients), tokens=bool(row.tokens))
+    return ScopeGrantRule(
+        groups=frozenset(row.groups),
+        users=frozenset(row.users),
+        clients=tuple(row.clients),
+        tokens=bool(row.tokens),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

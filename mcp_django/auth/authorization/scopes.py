@@ -91,7 +91,7 @@ def _can_hold(principal: DjangoPrincipal, scope: str, grants: Grants, groups: fr
     grant = grants[scope]
     if principal.is_local:
         return True
-    if not grant.allows_user(groups):
+    if not grant.allows_user(principal.user, groups):
         return False
     if principal.scopes is ALL_SCOPES:
         return True  # the user acts without a client
@@ -220,9 +220,9 @@ def allowed_scopes(user: Any, client_id: str | None = None, *, scopes: Iterable[
     grants = RULE_CACHE.get().grants
     concerned = wanted & grants.keys()
     groups = get_group_names(user) if has_group_grants(concerned, grants) else frozenset()
-    refused = {
+    held = {
         scope
         for scope in concerned
-        if not grants[scope].allows_user(groups) or not (client_id is None or grants[scope].allows_client(client_id))
+        if grants[scope].allows_user(user, groups) and (client_id is None or grants[scope].allows_client(client_id))
     }
-    return wanted - refused
+    return wanted - concerned | held

@@ -50,6 +50,7 @@ class TokenScopes:
             for alias, server in settings.servers.items()
         }
         self._grants = build_grants(ScopeGrant.objects.all())
+        self._user = user
         self._groups = None if user is None or not self._grants else get_group_names(user)
 
     @property
@@ -113,4 +114,4 @@ class TokenScopes:
             return False
         if not grant.tokens or grant.denies_all:
             return True
-        return self._groups is not None and not grant.allows_user(self._groups)
+        return self._groups is not None and not grant.allows_user(self._user, self._groups)
