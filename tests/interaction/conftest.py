@@ -77,6 +77,24 @@ SERVERS = {
         "EXTENSIONS": ["mcp_django.contrib.apps.Apps"],
         "PROVIDERS": ["tests.interaction.panels.create_proxy"],
     },
+    "lessons": {
+        "NAME": "lessons",
+        "STORED": False,
+        "EXTENSIONS": ["mcp_django.contrib.skills.SkillsExtension"],
+        "PROVIDERS": [f"tests.interaction.lessons.{name}_skills" for name in ("open", "scoped", "secret")],
+    },
+    "schools": {
+        "NAME": "schools",
+        "STORED": False,
+        "EXTENSIONS": ["mcp_django.contrib.skills.SkillsExtension"],
+        "MOUNTS": {"far": {"SERVER": "lessons", "URI_PREFIX": "far"}},
+    },
+    "copies": {
+        "NAME": "copies",
+        "STORED": False,
+        "EXTENSIONS": ["mcp_django.contrib.skills.SkillsExtension"],
+        "PROVIDERS": ["tests.interaction.lessons.create_proxy"],
+    },
     "jobs": {"NAME": "jobs", "STORED": False, "EXTENSIONS": ["mcp_django.contrib.tasks.Tasks"]},
 }
 

@@ -28,6 +28,9 @@ RESULTS = {
     "completion/complete": "CompleteResult",
     "counters/increase": "Result",
     "tasks/update": "Result",
+    "skills/list": "Result",
+    "skills/get": "Result",
+    "resources/directory/read": "Result",
 }
 NOTIFICATIONS = {
     "notifications/cancelled": "CancelledNotification",
