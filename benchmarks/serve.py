@@ -33,6 +33,7 @@ def project(
     forgetful: bool = False,
     issuer: str = "",
     tasks: bool = False,
+    records: str = "none",
 ) -> Iterator[None]:
     """Django, set up on the measured project with a fresh database.
 
@@ -45,6 +46,7 @@ def project(
         forgetful: Each request's credential is verified anew.
         issuer: The identity provider, where there is one.
         tasks: The server has the extension of tasks. No tool declares one.
+        records: The control room records calls: "none", "default", or "all" with a row for each call.
     """
     with tempfile.TemporaryDirectory(prefix="mcp-benchmarks-") as directory:
         os.environ["BENCH_DATABASE"] = str(Path(directory, "db.sqlite3"))
@@ -53,6 +55,7 @@ def project(
         os.environ["BENCH_GUARDED"], os.environ["BENCH_FORGETFUL"] = "1" if guarded else "", "1" if forgetful else ""
         os.environ["BENCH_ISSUER"] = issuer
         os.environ["BENCH_TASKS"] = "1" if tasks else ""
+        os.environ["BENCH_RECORDS"] = records
         os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.site.settings"
         if tools is not None:
             os.environ["NTOOLS"] = str(tools)
@@ -108,6 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--forgetful", action="store_true", help="verify the credential anew for each request")
     parser.add_argument("--middleware", choices=["none", "stock"], default="none")
     parser.add_argument("--tasks", action="store_true", help="serve the extension of tasks, which no tool uses")
+    parser.add_argument("--records", choices=["none", "default", "all"], default="none", help="record calls")
     parser.add_argument("--log", action="store_true", help="write the line of each call, to nowhere")
     options = parser.parse_args(arguments)
     # uvicorn raises the signal again once it has shut down: as an exception it lets the directory be removed.
@@ -122,6 +126,7 @@ def main(arguments: list[str] | None = None) -> None:
             forgetful=options.forgetful,
             issuer="" if issuer is None else issuer.name,
             tasks=options.tasks,
+            records=options.records,
         ):
             if options.auth != "none":
                 for name, value in credentials.make(options.auth, issuer).items():

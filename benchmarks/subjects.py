@@ -120,6 +120,8 @@ def _own_subjects() -> list[Subject]:
         Subject(label="ours, door, modern, token", family=ours, command=token, short=True),
         Subject(label="ours, door, legacy, token", family=ours, command=token, dialect=handshake),
         Subject(label="ours, door, modern, token, log", family=ours, command=logged),
+        Subject(label="ours, door, modern, records", family=ours, command=served("--records", "default")),
+        Subject(label="ours, door, modern, records of all calls", family=ours, command=served("--records", "all")),
         Subject(label="ours, door on daphne, modern", family=ours, command=daphne),
         Subject(label="ours, door on daphne, legacy", family=ours, command=daphne, dialect=handshake),
         _empty_view("empty Django view", plain),

@@ -16,6 +16,7 @@ USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 ORIGIN = "http://127.0.0.1:8766"
 AUTH, ISSUER = os.environ.get("BENCH_AUTH", "none"), os.environ.get("BENCH_ISSUER", "")
+RECORDS = os.environ.get("BENCH_RECORDS", "none")
 OAUTH = ["oauth2_provider", "mcp_django.contrib.oauth"] if AUTH == "oauth" else []
 OAUTH2_PROVIDER = oauth2_provider_settings(issuer=ORIGIN) if OAUTH else {}
 INSTALLED_APPS = [
@@ -24,6 +25,7 @@ INSTALLED_APPS = [
     *(["django.contrib.sessions"] if AUTH == "session" else []),
     *OAUTH,
     "mcp_django",
+    *(["django.contrib.admin", "mcp_django.contrib.control_room"] if RECORDS != "none" else []),
     *(["mcp_django.contrib.tasks"] if os.environ.get("BENCH_TASKS") else []),
     "benchmarks.site",
 ]
@@ -52,6 +54,7 @@ MCP = {
     "SCOPES": {"bench:add": "Add numbers"},
     "SESSION_SCOPES": ["bench:add"],
     **({"ISSUERS": [{"ISSUER": ISSUER, "JWKS_URI": ISSUER + "/keys"}]} if ISSUER else {}),
+    **({"RECORD": {"CALLS": "all"}} if RECORDS == "all" else {}),
     **({"TOKEN_CACHE_SECONDS": 0} if os.environ.get("BENCH_FORGETFUL") else {}),
     # At two paths, the door's and the view's, so what tokens are made for is said.
     "SERVERS": {
