@@ -1,4 +1,4 @@
-"""Settings in `MCP["RECORD"]` and `MCP["METRICS"]`, and the database router that one of them needs."""
+"""Settings of the control room, and the database router that one of them needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -163,6 +163,17 @@ class MetricsSettings:
 
 
 get_metrics_settings = register_settings("METRICS", MetricsSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaygroundSettings:
+    """`MCP["PLAYGROUND"]`: the playground in the admin."""
+
+    enabled: bool | None = None
+    """Serve the playground in the admin; None does so with DEBUG only."""
+
+
+get_playground_settings = register_settings("PLAYGROUND", PlaygroundSettings)
 
 
 class RecordRouter:

@@ -1,0 +1,55 @@
+"""Principals of the playground: the operator, or a user for whom the operator may act."""
+
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from mcp_django import conf
+from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal, get_group_names
+from mcp_django.contrib.control_room.options import get_playground_settings
+
+USE_PERMISSION = "mcp_control_room.use_playground"
+ACT_PERMISSION = "mcp_control_room.use_playground_as"
+KIND = "playground"
+
+
+def is_playground_enabled() -> bool:
+    """Return True if the playground exists: with DEBUG, or where the setting says so."""
+    enabled = get_playground_settings().enabled
+    return conf.is_debug() if enabled is None else enabled
+
+
+def has_no_more_rights(user: Any, operator: Any) -> bool:
+    """Return True if a user has no permission and no group that the operator lacks. Queries the database."""
+    if operator.is_superuser:
+        return True
+    if user.is_superuser or not user.get_all_permissions() <= operator.get_all_permissions():
+        return False
+    return get_group_names(user) <= get_group_names(operator)
+
+
+def find_acting_user(request: HttpRequest, username: str) -> Any:
+    """Return the user for whom the operator acts; the operator without a name.
+
+    Raises PermissionDenied. An unknown user and one with more rights have the same answer.
+    """
+    operator: Any = request.user
+    model = get_user_model()
+    if not username or username == operator.get_username():
+        return operator
+    if not operator.has_perm(ACT_PERMISSION):
+        raise PermissionDenied(_("You may use the playground as yourself only."))
+    user = model._default_manager.filter(**{model.USERNAME_FIELD: username}).first()
+    if user is None or not user.is_active or not has_no_more_rights(user, operator):
+        raise PermissionDenied(_("You may not act as %(user)s.") % {"user": username})
+    return user
+
+
+def build_principal(user: Any) -> DjangoPrincipal:
+    """Return the principal of a user in the playground, with all scopes."""
+    return DjangoPrincipal(
+        issuer=PROJECT_ISSUER, subject=str(user.pk), client_id=KIND, user=user, scopes=ALL_SCOPES, kind=KIND
+    )
