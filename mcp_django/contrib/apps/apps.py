@@ -5,11 +5,17 @@ from django.utils.translation import gettext_lazy as _
 
 
 class AppsConfig(AppConfig):
-    """App configuration: finds the template tags and static files, and registers the settings."""
+    """App configuration.
+
+    Finds the template tags and static files, registers the settings, and adds a link to the admin.
+    """
 
     name = "mcp_django.contrib.apps"
     label = "mcp_apps"
     verbose_name = _("MCP apps")
 
     def ready(self) -> None:
-        from mcp_django.contrib.apps.preview import options  # noqa: F401
+        from mcp_django.contrib.apps.preview.options import find_preview_link
+        from mcp_django.templatetags.mcp_overview import add_overview_link
+
+        add_overview_link(find_preview_link)

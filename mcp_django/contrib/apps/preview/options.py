@@ -4,8 +4,13 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext as _
+
 from mcp_django import conf
 from mcp_django.conf import register_settings
+from mcp_django.templatetags.mcp_overview import OverviewLink
 
 _PERMISSION = re.compile(r"[^\W\d]\w*\.\w+")
 
@@ -41,3 +46,17 @@ def may_preview(user: Any) -> bool:
     if permission is not None:
         return bool(user.is_active and user.has_perm(permission))
     return conf.is_debug() and bool(user.is_active and user.is_staff)
+
+
+def find_preview_link(request: HttpRequest) -> OverviewLink | None:
+    """Return the link to the page for the admin.
+
+    None if the page is not for the user, or its URLs are not included.
+    """
+    if not is_enabled() or not may_preview(request.user):
+        return None
+    try:
+        url = reverse("mcp_apps_preview:page")
+    except NoReverseMatch:
+        return None
+    return OverviewLink(url, _("Preview of apps"), _("The apps of your tools, shown as a chat shows them."))

@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
+from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from mcp_django import conf
@@ -39,6 +41,23 @@ def test_with_a_permission_it_is_for_its_holders(staff: Client, reader: Client, 
     preview_site.MCP = preview_site.MCP | {"APPS_PREVIEW": {"PERMISSION": "auth.view_user"}}
     assert statuses(reader) == [200, 200, 400]
     assert statuses(staff) == [403, 403, 403]
+
+
+@pytest.mark.django_db
+def test_the_admin_links_to_it_for_those_who_may_open_it(preview_site: Settings) -> None:
+    browser = Client()
+    browser.force_login(User.objects.create_superuser("root"))
+
+    def read_overview() -> str:
+        return browser.get("/admin/mcp_django/").content.decode()
+
+    assert '<a href="/preview/">' in read_overview()
+    preview_site.DEBUG = False
+    assert '<a href="/preview/">' not in read_overview()
+    preview_site.MCP = preview_site.MCP | {"APPS_PREVIEW": {"PERMISSION": "auth.view_user"}}
+    assert '<a href="/preview/">' in read_overview()
+    preview_site.ROOT_URLCONF = "tests.urls"
+    assert "Preview of apps" not in browser.get(reverse("admin:app_list", args=["mcp_django"])).content.decode()
 
 
 def test_an_invalid_permission_is_reported(preview_site: Settings) -> None:
