@@ -63,6 +63,8 @@ def _execute(page: Page, tool: str, arguments: dict[str, str], questions: tuple[
             dialog.get_by_role("checkbox", name="confirm").check(force=True)
         dialog.get_by_role("button", name="Submit").click()
         page.get_by_text(f"“{asked}”").wait_for(state="hidden")
+    # The tab may have the text earlier. The result replaces the form of a tool that is chosen too soon.
+    page.get_by_text(re.compile("^(Results|Tool Call Failed)$")).first.wait_for()
     page.get_by_text(text).first.wait_for()
 
 

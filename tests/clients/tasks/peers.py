@@ -33,8 +33,8 @@ def _typescript(packages: str, script: str, mode: str, way: str, target: Target,
     return run_peer([node, str(home / f"{script}.mjs"), way, str(target), "{}", mode])
 
 
-def _inspector(way: str, target: Target, calls: Calls) -> str:
-    return visit_inspector(str(target), "modern")
+def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
+    return visit_inspector(str(target), era)
 
 
 TASK_PEERS = (
@@ -43,7 +43,8 @@ TASK_PEERS = (
     Peer("ext-tasks 0.2, core tasks", ("http",), partial(_typescript, EXT_TASKS, "ext_tasks", "legacy")),
     Peer("ext-tasks 0.2, extension", ("http",), partial(_typescript, EXT_TASKS, "ext_tasks", "auto"), ("http",)),
     Peer("fastmcp-tasks 4.1", ("http",), _fastmcp, ("http",)),
-    Peer("Inspector, Tasks tab", ("http",), _inspector),
+    Peer("Inspector, Tasks tab", ("http",), partial(_inspector, "modern")),
+    Peer("Inspector, Tasks tab, core tasks", ("http",), partial(_inspector, "legacy")),
 )
 
 
