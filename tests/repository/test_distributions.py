@@ -18,7 +18,7 @@ from tests.repository.pages import ROOT, name_of, tracked_files
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EPOCH = "1700000000"
 NAMES_WITHOUT_SUFFIX = {"mcp_django/py.typed", "mcp_django/contrib/apps/static/mcp_apps/uplot/LICENSE"}
-WHEEL_SUFFIXES = {".css", ".html", ".js", ".mo", ".py", ".svg"}
+WHEEL_SUFFIXES = {".css", ".html", ".js", ".md", ".mo", ".py", ".svg"}
 SOURCE_FOLDERS = {"benchmarks", "docs", "mcp_django", "project", "scripts", "templates", "tests"}
 SOURCE_FILES = {".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "PKG-INFO", "README.md", "SECURITY.md"}
 SOURCE_FILES |= {"manage.py", "pyproject.toml"}
