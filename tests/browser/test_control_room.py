@@ -69,3 +69,14 @@ def test_the_room_is_usable_and_live(room: Page) -> None:
     room.on("request", lambda request: requests.append(request.url))
     room.clock.run_for(20_000)
     assert requests == []
+
+
+def test_the_playground_is_usable(room: Page, settings: Settings) -> None:
+    settings.MCP = settings.MCP | {"PLAYGROUND": {"ENABLED": True}}
+    room.goto(f"{ROOM.replace('controlroom', 'playground')}")
+    room.locator(".playground-entries a").first.click()
+    check(room, ignored=OF_DJANGO)
+    room.locator("button[value=show]").click()
+    expect(room.locator("#message")).to_contain_text('"method": "tools/call"')
+    room.locator("summary", has_text="curl").click()
+    check(room, ignored=OF_DJANGO)
