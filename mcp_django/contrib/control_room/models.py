@@ -277,7 +277,7 @@ class Alert(models.Model):
         verbose_name = _("alert")
         verbose_name_plural = _("alerts")
         default_permissions = ("view",)
-        constraints = [models.UniqueConstraint(fields=["rule", "subject"], name="mcp_control_room_alert")]
+        constraints = [models.UniqueConstraint(fields=["rule", "subject"], name="mcp_control_room_alert_subject")]
 
     def __str__(self) -> str:
         text = f"{self.label}: {self.value:g} > {self.limit:g}" if self.is_active else str(self.label)

@@ -29,7 +29,9 @@ class Migration(migrations.Migration):
                 "verbose_name": "alert",
                 "verbose_name_plural": "alerts",
                 "default_permissions": ("view",),
-                "constraints": [models.UniqueConstraint(fields=("rule", "subject"), name="mcp_control_room_alert")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("rule", "subject"), name="mcp_control_room_alert_subject")
+                ],
             },
         ),
     ]
