@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from uv import find_uv_bin
 
+from mcp_django.client import Client, StreamableHTTP
 from tests.conformance.__main__ import say
 from tests.conformance.npm import cache_directory, installed_package, installed_tool, lock_cache
 
@@ -97,6 +98,18 @@ def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
     return f"{len(names)} tools, {warnings} warnings about schemas, {name} called"
 
 
+def _our_skills(way: str, target: Target, calls: Calls) -> str:
+    """Read each file of each skill, and write the skills to folders."""
+    with tempfile.TemporaryDirectory() as directory, Client(StreamableHTTP(_said(target))).blocking() as client:
+        skills = client.list_skills()
+        for skill in skills:
+            skill.to_directory(directory)
+        written = sum(path.is_file() for path in Path(directory).rglob("*"))
+    if not written:
+        raise Failed("no skill was written")
+    return f"{len(skills)} skills, {written} files written"
+
+
 def _typescript_skills(way: str, target: Target, calls: Calls) -> str:
     node, path = typescript_script("typescript_v2", "typescript_skills")
     return run_peer([node, path, _said(target)])
@@ -145,6 +158,7 @@ PEERS = (
 )
 
 SKILL_PEERS = (
+    Peer("mcp_django, skills", ("http",), _our_skills),
     Peer("TypeScript 2.4, skills", ("http",), _typescript_skills, ("http",)),
     Peer("FastMCP 4.2, skills", ("http",), _fastmcp_skills),
     Peer("Inspector, skills", ("http",), _inspector_skills),

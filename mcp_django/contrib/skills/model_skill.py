@@ -12,6 +12,7 @@ from mcp_django.orm.toolset import ModelToolset
 from mcp_django.protocol.content import TextResourceContents
 from mcp_django.protocol.skills import MANIFEST_KEY, SKILL_FILE, SkillManifest
 from mcp_django.schema import DeclarationError
+from mcp_django.server.composition.mounting import get_client_name
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
@@ -117,14 +118,14 @@ async def _write(ctx: Context) -> TextResourceContents:
     if models:
         lines += ["- A record or tool that you cannot see may exist for other users. Say so instead of inventing it."]
     for model in models:
-        lines += ["", *_describe(model)]
+        lines += ["", *_describe(model, ctx)]
     return TextResourceContents("\n".join(lines) + "\n", mime_type="text/markdown")
 
 
-def _describe(model: _VisibleModel) -> list[str]:
+def _describe(model: _VisibleModel, ctx: Context) -> list[str]:
     toolset, meta = model.toolset, model.toolset.model._meta
     title = str(meta.verbose_name_plural)
-    names = ", ".join(f"`{toolset.tool_name(verb)}`" for verb in model.tools)
+    names = ", ".join(f"`{get_client_name(ctx, toolset.tool_name(verb))}`" for verb in model.tools)
     lines = [f"## {title[:1].upper()}{title[1:]}", "", f"Tools: {names}."]
     if toolset.is_generic:
         lines.append(f'Pass `model: "{meta.label}"`.')

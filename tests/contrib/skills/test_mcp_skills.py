@@ -11,6 +11,7 @@ import pytest
 from django.apps import apps
 from django.core.management import CommandError, call_command
 
+from mcp_django.contrib.skills.models import StoredSkill
 from mcp_django.protocol.skills import MAX_SKILL_BYTES
 from tests.contrib.skills.folders import FILES, REFUNDS_URI, write, write_skill
 
@@ -143,3 +144,20 @@ def test_a_folder_is_verified_before_it_is_served(app_directory: Path, tmp_path:
             run(*arguments)
     with pytest.raises(CommandError, match="Unknown app"):
         run("add", str(source / "one"), "--app", "none")
+
+
+@pytest.mark.django_db
+def test_a_skill_is_stored_as_a_draft_and_then_as_a_version(app_directory: Path, tmp_path: Path) -> None:
+    source = write(tmp_path) / "refunds"
+    out, _ = run("add", str(source), "--stored", "shop/refunds")
+    assert "a draft" in out
+    row = StoredSkill.objects.get()
+    assert not row.enabled
+    assert row.build_package().files == REFUNDS
+    with pytest.raises(CommandError, match="use --replace to add a version"):
+        run("add", str(source), "--stored", "shop/refunds")
+    write(tmp_path, {"refunds/crlf.txt": b"new"})
+    run("add", str(source), "--stored", "shop/refunds", "--replace")
+    assert [version.number for version in row.versions.all()] == [2, 1]  # type: ignore[attr-defined]
+    with pytest.raises(CommandError, match="must be the name in SKILL"):
+        run("add", str(source), "--stored", "shop/other")

@@ -6,6 +6,7 @@ import pytest
 
 from mcp_django import Context, ModelToolset
 from mcp_django.contrib.skills import ModelSkill
+from mcp_django.providers import Mount
 from mcp_django.schema import DeclarationError
 from mcp_django.testing import TestClient
 from tests.contrib.skills.folders import serve
@@ -63,6 +64,12 @@ async def test_hooks_of_the_project_decide(caplog: pytest.LogCaptureFixture) -> 
     assert "author_list" not in text
     assert "secret" not in text
     assert "Permission hook failed" in caplog.text
+
+
+async def test_a_mounted_server_has_the_names_of_its_host() -> None:
+    inner = serve(ModelSkill(), toolsets=[Books()])
+    host = TestClient(serve(mounts=[Mount(inner, prefix="far")]))
+    assert "`far__book_list`" in (await host.skill("models/working-with-models")).text
 
 
 def test_an_invalid_path_is_refused() -> None:

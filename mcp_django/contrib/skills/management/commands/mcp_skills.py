@@ -8,8 +8,10 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.apps import apps
+from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
+from mcp_django.contrib.skills.models import StoredSkill
 from mcp_django.contrib.skills.packages import SkillPackage, read_package, write_package
 from mcp_django.contrib.skills.provider import FOLDER
 from mcp_django.management.command_options import add_caller_options, get_command_principal
@@ -40,13 +42,21 @@ class Command(BaseCommand):
         place = parser.add_mutually_exclusive_group()
         place.add_argument("--app", metavar="LABEL", help="add to the folder skills/ of this app")
         place.add_argument("--directory", type=Path, help="add to this folder of skills")
+        place.add_argument(
+            "--stored", metavar="PATH", help="add to the admin, as a draft at this path, such as shop/refunds"
+        )
         parser.add_argument("--replace", action="store_true", help="replace a skill of the same name")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["action"] == "add":
-            if options["source"] is None or not (options["app"] or options["directory"]):
-                raise CommandError("add requires a folder or a ZIP archive, and --app or --directory")
-            self._add(options)
+            if options["source"] is None or not (options["app"] or options["directory"] or options["stored"]):
+                raise CommandError("add requires a folder or a ZIP archive, and --app, --directory or --stored")
+            package = _read(options["source"])
+            self._report(package)
+            if options["stored"]:
+                self._store(package, options)
+            else:
+                self._write(package, options)
         elif options["action"] == "verify" and options["source"] is not None:
             self._report(_read(options["source"]))
         else:
@@ -90,10 +100,23 @@ class Command(BaseCommand):
         if problems:
             raise CommandError(f"{problems} problems found")
 
-    def _add(self, options: dict[str, Any]) -> None:
+    def _store(self, package: SkillPackage, options: dict[str, Any]) -> None:
+        """Store a skill as a draft, or as a new version of a row."""
+        path, server = options["stored"], options["server"] or ""
+        row = StoredSkill._default_manager.filter(path=path, server=server).first()
+        if row is not None and not options["replace"]:
+            raise CommandError(f"The stored skill {row} exists; use --replace to add a version")
+        row = row or StoredSkill(path=path, server=server)
+        try:
+            row.replace_files(package)
+        except ValidationError as problem:
+            raise CommandError(f"{path}: {' '.join(problem.messages)}") from None
+        row.record(note="mcp_skills add")
+        state = "published" if row.enabled else "a draft; publish it in the admin"
+        self.stdout.write(self.style.SUCCESS(f"Stored {row}: {state}"))
+
+    def _write(self, package: SkillPackage, options: dict[str, Any]) -> None:
         directory: Path = options["directory"] or _get_app_directory(options["app"])
-        package = _read(options["source"])
-        self._report(package)
         try:
             target = write_package(package, directory, replace=options["replace"])
         except FileExistsError as problem:
