@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from mcp_django.contrib.control_room.recording.histogram import (
     BOUNDS_MILLISECONDS,
     BUCKET_COUNT,
+    HistogramSum,
     estimate_percentile,
     find_bucket,
     merge,
@@ -56,3 +57,14 @@ def test_damaged_bytes_are_an_empty_histogram() -> None:
 @pytest.mark.parametrize("milliseconds", [0.0, 1e12])
 def test_extreme_durations_have_a_bucket(milliseconds: float) -> None:
     assert 0 <= find_bucket(milliseconds) < BUCKET_COUNT
+
+
+def test_a_sum_of_packed_histograms_equals_their_merge_beyond_32_bits() -> None:
+    rows = [[number * bucket for bucket in range(BUCKET_COUNT)] for number in (1, 20, 300)]
+    rows += [[0] * 5 + [2**32 - 1] + [0] * (BUCKET_COUNT - 6)] * 3
+    total = HistogramSum()
+    for row in rows:
+        total.add(pack(row), sum(row))
+    total.add(b"damaged", 7)
+    assert total.counts == merge(map(pack, rows))
+    assert total.counts[5] > 2**33

@@ -13,7 +13,7 @@ from django.db.models import Max
 from mcp_django.contrib.control_room.models import CallRollup, OutcomeChoices, Period
 from mcp_django.contrib.control_room.pages.time_spans import TimeSpan
 from mcp_django.contrib.control_room.recording.entries import FAILED_OUTCOMES
-from mcp_django.contrib.control_room.recording.histogram import BUCKET_COUNT, estimate_percentile, unpack
+from mcp_django.contrib.control_room.recording.histogram import HistogramSum, estimate_percentile
 from mcp_django.contrib.control_room.recording.writer import get_alias
 
 FAILED = frozenset(outcome.value for outcome in FAILED_OUTCOMES)
@@ -29,17 +29,20 @@ class Figures:
     """Number of calls by outcome."""
     milliseconds_sum: float = 0.0
     milliseconds_max: float = 0.0
-    histogram: list[int] = field(default_factory=lambda: [0] * BUCKET_COUNT)
+    durations: HistogramSum = field(default_factory=HistogramSum)
 
-    def add(self, outcome: str, count: int, milliseconds: tuple[float, float], histogram: tuple[int, ...]) -> None:
-        """Add a row. `milliseconds` has the sum and the maximum."""
+    def add(self, outcome: str, count: int, milliseconds: tuple[float, float], packed: bytes | memoryview) -> None:
+        """Add a row. `milliseconds` has the sum and the maximum, and `packed` is its histogram."""
         self.outcomes[outcome] += count
         self.milliseconds_sum += milliseconds[0]
-        self.milliseconds_max = max(self.milliseconds_max, milliseconds[1])
-        buckets = self.histogram
-        for index, calls in enumerate(histogram):
-            if calls:
-                buckets[index] += calls
+        if milliseconds[1] > self.milliseconds_max:
+            self.milliseconds_max = milliseconds[1]
+        self.durations.add(packed, count)
+
+    @property
+    def histogram(self) -> list[int]:
+        """Number of calls in each bucket of durations."""
+        return self.durations.counts
 
     @property
     def count(self) -> int:
@@ -120,16 +123,24 @@ def load_figures(span: TimeSpan, **filters: Any) -> SpanFigures:
     """Read the figures of a time span; `filters` are lookups of `CallRollup`. Runs at most two statements."""
     starts = span.get_starts()
     figures = SpanFigures(Figures(), {start: Figures() for start in starts}, {})
+    points: dict[datetime, Figures | None] = {}
+    targets: dict[tuple[str, str, str], Figures] = {}
     for start, server, method, name, outcome, count, total, longest, packed in _iter_rows(span, starts[0], filters):
-        seconds = int(start.timestamp())
-        point = figures.points.get(start - timedelta(seconds=seconds % span.period))
+        if start not in points:
+            first = start - timedelta(seconds=int(start.timestamp()) % span.period)
+            points[start] = figures.points.get(first)
+        point = points[start]
         if point is None:
             continue  # written by a process whose clock is ahead
-        row = (outcome, count, (total, longest), unpack(packed))
+        row = (outcome, count, (total, longest), packed)
         point.add(*row)
-        figures.targets.setdefault(CallTarget(server, method, name), Figures()).add(*row)
-    for point in figures.points.values():
-        _add_figures(figures.total, point)
+        figures.total.add(*row)
+        place = (server, method, name)
+        target = targets.get(place)
+        if target is None:
+            target = targets[place] = Figures()
+        target.add(*row)
+    figures.targets = {CallTarget(*place): target for place, target in targets.items()}
     return figures
 
 
@@ -147,10 +158,3 @@ def _iter_rows(span: TimeSpan, since: datetime, filters: dict[str, Any]) -> Iter
             summed = models.Q(period=Period.HOUR, start__gte=since)
             wanted = summed | models.Q(period=Period.MINUTE, start__gte=last_hour + timedelta(hours=1))
     return rows.filter(wanted).order_by().values_list(*_FIELDS).iterator()
-
-
-def _add_figures(total: Figures, part: Figures) -> None:
-    for outcome, count in part.outcomes.items():
-        total.add(outcome, count, (0.0, 0.0), ())
-    total.add("", 0, (part.milliseconds_sum, part.milliseconds_max), tuple(part.histogram))
-    del total.outcomes[""]
