@@ -65,36 +65,6 @@ SERVERS = {
     "legacy": {"NAME": "legacy", "ERAS": ["handshake"]},
     "extended": {"NAME": "extended", "STORED": False, "EXTENSIONS": ["tests.interaction.extensions.Counters"]},
     "panels": {"NAME": "panels", "STORED": False, "EXTENSIONS": ["mcp_django.contrib.apps.Apps"]},
-    "framed": {
-        "NAME": "framed",
-        "STORED": False,
-        "EXTENSIONS": ["mcp_django.contrib.apps.Apps"],
-        "MOUNTS": {"far": "panels"},
-    },
-    "relayed": {
-        "NAME": "relayed",
-        "STORED": False,
-        "EXTENSIONS": ["mcp_django.contrib.apps.Apps"],
-        "PROVIDERS": ["tests.interaction.panels.create_proxy"],
-    },
-    "lessons": {
-        "NAME": "lessons",
-        "STORED": False,
-        "EXTENSIONS": ["mcp_django.contrib.skills.SkillsExtension"],
-        "PROVIDERS": [f"tests.interaction.lessons.{name}_skills" for name in ("open", "scoped", "secret")],
-    },
-    "schools": {
-        "NAME": "schools",
-        "STORED": False,
-        "EXTENSIONS": ["mcp_django.contrib.skills.SkillsExtension"],
-        "MOUNTS": {"far": {"SERVER": "lessons", "URI_PREFIX": "far"}},
-    },
-    "copies": {
-        "NAME": "copies",
-        "STORED": False,
-        "EXTENSIONS": ["mcp_django.contrib.skills.SkillsExtension"],
-        "PROVIDERS": ["tests.interaction.lessons.create_proxy"],
-    },
     "jobs": {"NAME": "jobs", "STORED": False, "EXTENSIONS": ["mcp_django.contrib.tasks.Tasks"]},
 }
 

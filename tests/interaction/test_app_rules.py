@@ -10,13 +10,27 @@ from django.core.asgi import get_asgi_application
 
 from mcp_django.asgi import mount
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
+from tests.interaction.fixtures import serve
 from tests.interaction.transports import Transport
 
 pytestmark = pytest.mark.django_db
 IDENTIFIER = "io.modelcontextprotocol/ui"
 MIME_TYPE = "text/html;profile=mcp-app"
 DECLARED = {"extensions": {IDENTIFIER: {"mimeTypes": [MIME_TYPE]}}}
+EXTENSIONS = ["mcp_django.contrib.apps.Apps"]
+PROXY = "tests.interaction.panels.create_proxy"
+SERVERS: dict[str, dict[str, Any]] = {
+    "default": {"NAME": "default"},
+    "panels": {"NAME": "panels", "STORED": False, "EXTENSIONS": EXTENSIONS},
+    "framed": {"NAME": "framed", "STORED": False, "EXTENSIONS": EXTENSIONS, "MOUNTS": {"far": "panels"}},
+    "relayed": {"NAME": "relayed", "STORED": False, "EXTENSIONS": EXTENSIONS, "PROVIDERS": [PROXY]},
+}
 CSP = {"connectDomains": ["https://api.example.com"]}
+
+
+@pytest.fixture(autouse=True)
+def _served(settings: Any) -> None:
+    serve(settings, SERVERS)
 
 
 @dataclass
