@@ -27,6 +27,7 @@ E061  two sources of a server use the same name
 E062  the alias or the queue of tasks is not in `TASKS`
 E063  the template of an app is missing or fails
 E064  a tool names an app that its server lacks
+E065  a tool that hides the one by which apps answer questions
 W001  every request is refused: neither AUTH nor DEBUG is set
 W002  AUTH = "none" without DEBUG
 W003  no channel layer, or one limited to a single process (with --deploy)
