@@ -20,12 +20,28 @@ from mcp_django.protocol.skills import (
 )
 from mcp_django.schema.frontmatter import parse_frontmatter
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
+from tests.interaction.fixtures import serve
 from tests.interaction.lessons import FOLDER
 from tests.interaction.transports import Transport
 
 pytestmark = pytest.mark.django_db
 IDENTIFIER = "io.modelcontextprotocol/skills"
 INVALID_PARAMS, RESOURCE_NOT_FOUND = -32602, -32002
+EXTENSIONS = ["mcp_django.contrib.skills.SkillsExtension"]
+PROVIDERS = [f"tests.interaction.lessons.{name}_skills" for name in ("open", "scoped", "secret")]
+PROXY = "tests.interaction.lessons.create_proxy"
+MOUNTS = {"far": {"SERVER": "lessons", "URI_PREFIX": "far"}}
+SERVERS: dict[str, dict[str, Any]] = {
+    "default": {"NAME": "default"},
+    "lessons": {"NAME": "lessons", "STORED": False, "EXTENSIONS": EXTENSIONS, "PROVIDERS": PROVIDERS},
+    "schools": {"NAME": "schools", "STORED": False, "EXTENSIONS": EXTENSIONS, "MOUNTS": MOUNTS},
+    "copies": {"NAME": "copies", "STORED": False, "EXTENSIONS": EXTENSIONS, "PROVIDERS": [PROXY]},
+}
+
+
+@pytest.fixture(autouse=True)
+def _served(settings: Any) -> None:
+    serve(settings, SERVERS)
 
 
 @dataclass
