@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
@@ -14,18 +14,21 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.module_loading import import_string
 from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from mcp_django.admin.base import BaseAdmin
 from mcp_django.client.errors import AuthorizationNeeded
-from mcp_django.client.oauth.auth import get_connect_path
+from mcp_django.client.oauth.http import get_connect_path
 from mcp_django.client.pool.health import HEALTH_REGISTRY, HEARTBEAT_TIMEOUT_SECONDS, get_process_name
-from mcp_django.client.pool.health_check import HealthCheckResult, check_client
 from mcp_django.conf import get_settings, is_usable
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientHealth, ClientToken
+
+if TYPE_CHECKING:
+    from mcp_django.client.pool.health_check import HealthCheckResult
 
 CHECK_TIMEOUT_SECONDS = 10.0
 """Timeout of a check in seconds. It is short because the user waits for the page."""
@@ -183,12 +186,14 @@ class ClientHealthAdmin(BaseAdmin):
             raise PermissionDenied
         if not is_usable() or alias not in get_settings().clients:
             raise Http404
-        result = async_to_sync(check_client)(alias, user=request.user, timeout=CHECK_TIMEOUT_SECONDS)
+        # The import of the SDK takes a quarter of the start of a process, and few processes serve this page.
+        check_client = import_string("mcp_django.client.pool.health_check.check_client")
+        result: HealthCheckResult = async_to_sync(check_client)(alias, user=request.user, timeout=CHECK_TIMEOUT_SECONDS)
         ClientHealth.objects.report(get_process_name(), alias, HEALTH_REGISTRY.get(alias).to_row())
         self._show_result(request, result)
         return HttpResponseRedirect(f"{self.get_url('changelist')}#{alias}")
 
-    def _show_result(self, request: HttpRequest, result: HealthCheckResult) -> None:
+    def _show_result(self, request: HttpRequest, result: "HealthCheckResult") -> None:
         if result.reached:
             values = {"alias": result.alias, "tools": len(result.tools), "ms": round((result.connecting or 0) * 1000)}
             text = ngettext(

@@ -1,6 +1,5 @@
 """Admin of the tokens that other servers issued to this project. No secret is shown."""
 
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -8,6 +7,7 @@ from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
@@ -15,9 +15,8 @@ from mcp_django.admin.base import BaseAdmin
 from mcp_django.conf import get_settings
 from mcp_django.models import ClientToken
 
-disconnect: Callable[..., Any] | None = None
-if find_spec("mcp") is not None:  # the extra `client`
-    from mcp_django.client.oauth.flow import disconnect
+HAS_CLIENT = find_spec("mcp") is not None
+"""True with the extra `client`."""
 
 
 @admin.register(ClientToken)
@@ -47,10 +46,12 @@ class ClientTokenAdmin(BaseAdmin):
         not_revoked = 0
         for token in tokens:
             settings = get_settings().clients.get(token.alias)
-            if settings is None or disconnect is None or settings.display_location != token.server:
+            if settings is None or not HAS_CLIENT or settings.display_location != token.server:
                 token.delete()
                 not_revoked += token.is_connected
             else:
+                # The import of the SDK takes a quarter of the start of a process, and few processes serve this page.
+                disconnect = import_string("mcp_django.client.oauth.flow.disconnect")
                 not_revoked += not async_to_sync(disconnect)(settings, token.user)
         if not_revoked:
             text = ngettext(

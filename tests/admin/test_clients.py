@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from mcp_django.admin import client_health
+from mcp_django.client.pool import health_check
 from mcp_django.client.pool.health import HEALTH_REGISTRY
 from mcp_django.client.pool.health_check import HealthCheckResult
 from mcp_django.conf import get_settings
@@ -146,7 +147,7 @@ def test_to_look_takes_a_permission() -> None:
 
 
 def test_to_check_takes_the_permission_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_health, "check_client", None)
+    monkeypatch.setattr(health_check, "check_client", None)
     client = browser("view_clienthealth")
     assert "Check now" not in page(client)
     assert client.post(reverse(CHECK, args=["weather"])).status_code == 403
@@ -171,7 +172,7 @@ def test_a_check_says_what_it_found_and_keeps_it(operator: Client, monkeypatch: 
         HEALTH_REGISTRY.record_check(alias, protocol_version="r1", server="weatherd 1", tools=3)
         return HealthCheckResult(alias=alias, reached=True, connecting=0.25, tools=(Any,) * 3)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(client_health, "check_client", check)
+    monkeypatch.setattr(health_check, "check_client", check)
     response = operator.post(reverse(CHECK, args=["weather"]), follow=True)
     assert response.redirect_chain == [(f"{reverse(LIST)}#weather", 302)]
     assert "The server weather is available: 3 tools, connected in 250 ms." in response.content.decode()
@@ -236,7 +237,7 @@ def test_the_result_of_a_check_is_shown_once_beside_the_server(
     async def check(alias: str, **kwargs: Any) -> HealthCheckResult:
         return HealthCheckResult(alias=alias, reached=True, connecting=0.25)
 
-    monkeypatch.setattr(client_health, "check_client", check)
+    monkeypatch.setattr(health_check, "check_client", check)
     content = operator.post(reverse(CHECK, args=["weather"]), follow=True).content.decode()
     assert content.count("The server weather is available") == 1
     assert "The server weather is available" in section(content, "weather")

@@ -24,10 +24,10 @@ from mcp_django.client.transports.process_output import (
     MAX_LOGGED_LINES,
     OUTPUT_BUFFER_BYTES,
     LineTooLong,
+    ServerEnded,
     StderrTail,
     read_line,
 )
-from mcp_django.client.transports.stdio import ServerEnded
 from mcp_django.client.transports.targets import Stdio
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS, eventually, turns

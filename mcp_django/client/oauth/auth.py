@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import httpx2
 from django.db import DatabaseError
-from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
@@ -21,7 +20,7 @@ from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
 from mcp_django.client.oauth import token_endpoint
 from mcp_django.client.oauth.client_credentials import obtain_grant
 from mcp_django.client.oauth.discovery import Challenge, merge_scopes
-from mcp_django.client.oauth.http import AuthorizationFailed, OAuthHTTPClient, to_http_url
+from mcp_django.client.oauth.http import AuthorizationFailed, OAuthHTTPClient, get_connect_path, to_http_url
 from mcp_django.client.oauth.token_endpoint import GrantLost
 from mcp_django.client.oauth.token_store import CLAIM_SECONDS, TokenGrant, TokenRow, run_in_thread
 from mcp_django.conf.clients import ClientAuth, ClientSettings
@@ -55,22 +54,6 @@ def create_auth(
     if auth.type == "bearer":
         return BearerAuth(settings, auth, owner)
     return TokenAuth(settings, owner, http_client or OAuthHTTPClient(settings.url))
-
-
-def get_connect_path(settings: ClientSettings) -> str | None:
-    """Return the path of the page to authorize a server.
-
-    Returns None if the site does not include these pages.
-    """
-    if settings.auth is None or settings.auth.type != "oauth":
-        return None
-    try:
-        path = reverse("mcp_clients:connect", kwargs={"alias": settings.alias})
-    except NoReverseMatch:
-        return None
-    # Threads without a request have no script prefix.
-    prefix = conf.force_script_name().rstrip("/")
-    return path if path.startswith(f"{prefix}/") else prefix + path
 
 
 class BearerAuth(httpx2.Auth):

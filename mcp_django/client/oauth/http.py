@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from typing import Final
 
 import httpx2
+from django.urls import NoReverseMatch, reverse
 
+from mcp_django import conf
 from mcp_django.client.errors import ClientConnectionError
+from mcp_django.conf.clients import ClientSettings
 from mcp_django.conf.issuers import is_loopback_url, is_provider_url
 from mcp_django.http_client import (
     CreateTransport,
@@ -110,3 +113,19 @@ def to_http_url(url: str) -> str:
     """Return the http or https URL for a server URL: WebSockets are opened by HTTP."""
     scheme, colon, rest = url.partition(":")
     return {"ws": "http", "wss": "https"}.get(scheme, scheme) + colon + rest
+
+
+def get_connect_path(settings: ClientSettings) -> str | None:
+    """Return the path of the page to authorize a server.
+
+    Returns None if the site does not include these pages.
+    """
+    if settings.auth is None or settings.auth.type != "oauth":
+        return None
+    try:
+        path = reverse("mcp_clients:connect", kwargs={"alias": settings.alias})
+    except NoReverseMatch:
+        return None
+    # Threads without a request have no script prefix.
+    prefix = conf.force_script_name().rstrip("/")
+    return path if path.startswith(f"{prefix}/") else prefix + path

@@ -22,7 +22,7 @@ from django.db import connections
 from django.utils import timezone
 
 from mcp_django.client.errors import CallError, ClientError
-from mcp_django.client.transports.stdio import ServerEnded, ServerUnresponsive
+from mcp_django.client.transports.process_output import ServerEnded, ServerUnresponsive
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientHealth
 from mcp_django.protocol.display_text import clean_line

@@ -1,4 +1,4 @@
-"""Output of a child process: bounded lines of stdout, and the tail of stderr."""
+"""Output of a child process: bounded lines of stdout, the tail of stderr, and the errors that carry it."""
 
 import asyncio
 import logging
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mcp_django.aio.clock import monotonic
+from mcp_django.client.errors import ClientConnectionError
 from mcp_django.protocol.display_text import escape_invisible
 
 OUTPUT_BUFFER_BYTES: Final = 128 * 1024
@@ -27,6 +28,30 @@ logger = logging.getLogger("mcp_django.client.stderr")
 
 class LineTooLong(Exception):
     """A line exceeds the maximum size of a message."""
+
+
+class ServerEnded(ClientConnectionError):
+    """The process ended, or could not be started.
+
+    `exit_code` is as in `subprocess`: negative for a signal, None without a process. `stderr` is its last output to
+    standard error. It is added to the traceback as a note and not to the message, because the message may leave this
+    machine.
+    """
+
+    def __init__(self, message: str, *, exit_code: int | None = None, stderr: str = "") -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.stderr = stderr
+        if stderr:
+            self.add_note(f"It last wrote to standard error:\n{stderr}")
+
+
+class ServerUnresponsive(ClientConnectionError):
+    """The process runs, and did not answer in time; `stderr` is as in `ServerEnded`."""
+
+    def __init__(self, message: str, *, stderr: str = "") -> None:
+        super().__init__(message)
+        self.stderr = stderr
 
 
 async def read_line(output: asyncio.StreamReader, max_bytes: int) -> bytes | None:

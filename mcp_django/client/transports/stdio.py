@@ -21,7 +21,14 @@ from mcp.shared.message import SessionMessage
 
 from mcp_django.aio.tasks import wait_for_event
 from mcp_django.client.errors import ClientConnectionError
-from mcp_django.client.transports.process_output import OUTPUT_BUFFER_BYTES, LineTooLong, StderrTail, read_line
+from mcp_django.client.transports.process_output import (
+    OUTPUT_BUFFER_BYTES,
+    LineTooLong,
+    ServerEnded,
+    ServerUnresponsive,
+    StderrTail,
+    read_line,
+)
 from mcp_django.client.transports.streams import MessageConnection, Streams, decode_message, encode_message
 
 if TYPE_CHECKING:
@@ -42,30 +49,6 @@ The system sends no event for the end of its last process.
 KILL_SIGNAL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
 KILL_TIMEOUT_SECONDS: Final = 2.0
 """Seconds for the system to end a killed process."""
-
-
-class ServerEnded(ClientConnectionError):
-    """The process ended, or could not be started.
-
-    `exit_code` is as in `subprocess`: negative for a signal, None without a process. `stderr` is its last output to
-    standard error. It is added to the traceback as a note and not to the message, because the message may leave this
-    machine.
-    """
-
-    def __init__(self, message: str, *, exit_code: int | None = None, stderr: str = "") -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-        self.stderr = stderr
-        if stderr:
-            self.add_note(f"It last wrote to standard error:\n{stderr}")
-
-
-class ServerUnresponsive(ClientConnectionError):
-    """The process runs, and did not answer in time; `stderr` is as in `ServerEnded`."""
-
-    def __init__(self, message: str, *, stderr: str = "") -> None:
-        super().__init__(message)
-        self.stderr = stderr
 
 
 @asynccontextmanager
