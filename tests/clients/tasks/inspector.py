@@ -6,15 +6,17 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Locator, Page, expect, sync_playwright
 
 from tests.clients.peers import Failed, inspector_tool
 from tests.support.ports import take_port
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 WAIT_MILLISECONDS = 30_000
+CHECKED_MILLISECONDS = 2_000
+MAX_CLICKS = 10
 SEEN = (
     ("slow_compute", {"seconds": "0.2", "label": "x"}, (), "Computed x in 0.2 seconds", "completed"),
     ("failing_job", {}, (), "The job failed", ""),
@@ -60,12 +62,21 @@ def _execute(page: Page, tool: str, arguments: dict[str, str], questions: tuple[
         if asked in NAMES:
             dialog.get_by_role("textbox", name="name").fill(NAMES[asked])
         else:
-            dialog.get_by_role("checkbox", name="confirm").check(force=True)
+            _tick(dialog.get_by_role("checkbox", name="confirm"))
         dialog.get_by_role("button", name="Submit").click()
         page.get_by_text(f"“{asked}”").wait_for(state="hidden")
     # The tab may have the text earlier. The result replaces the form of a tool that is chosen too soon.
     page.get_by_text(re.compile("^(Results|Tool Call Failed)$")).first.wait_for()
     page.get_by_text(text).first.wait_for()
+
+
+def _tick(box: Locator) -> None:
+    """Tick a box. The page draws itself again with each poll, and may lose a click."""
+    for _ in range(MAX_CLICKS):
+        box.click(force=True)
+        with suppress(AssertionError):
+            return expect(box).to_be_checked(timeout=CHECKED_MILLISECONDS)
+    raise AssertionError("The box cannot be ticked")
 
 
 def _start(page: Page, tool: str, arguments: dict[str, str]) -> None:
