@@ -80,7 +80,8 @@ def demo() -> Iterator[Place]:
                 raise Failed(f"the demo ended with {process.wait(SECONDS)}")
             place = served_at("demo", f"http://127.0.0.1:{port}/mcp")
             (place.ways["stdio"],) = installed([sys.executable, "manage.py"]).values()
-            yield place
+            # The fixtures show all peers in each mode; the demo those that choose the newest revision.
+            yield place._replace(peers=tuple(peer for peer in PEERS if peer.modern))
         finally:
             process.terminate()
             process.communicate()

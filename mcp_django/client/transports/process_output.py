@@ -1,4 +1,4 @@
-"""Output of a child process: bounded lines of stdout, the tail of stderr, and the errors that carry it."""
+"""Output of a child process: bounded lines, and the errors that carry the tail of stderr."""
 
 import asyncio
 import logging
