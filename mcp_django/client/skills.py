@@ -67,7 +67,9 @@ class SkillReader:
     async def get_skill(self, uri: str, timeout: float | None) -> "ClientSkill":
         """Return the skill at the URI of its `SKILL.md`, listed or not."""
         if not self.has_skills():
-            raise CallError(failures.METHOD_NOT_FOUND, f"The server has no skills, so {clean_line(uri[:200])} is none")
+            raise CallError(
+                failures.METHOD_NOT_FOUND, f"The server has no skills, so it cannot serve {clean_line(uri[:200])}"
+            )
         result = await self._sender.send(GET_METHOD, {"uri": uri}, timeout=timeout)
         try:
             skill = self._build(result.get("skill"))

@@ -1,7 +1,7 @@
 """Bots of three kinds that call, fail, ask and wait, so that the control room of the demo is alive: `--busy`.
 
-One kind reads in the stateless era and makes mistakes, one runs long surveys in a session, and one plans trips whose
-questions are answered slowly. No bot saves anything.
+The first kind reads in the stateless era and makes mistakes. The second runs long surveys in a session. The third plans
+trips, and answers their questions slowly. No bot saves anything.
 """
 
 import asyncio

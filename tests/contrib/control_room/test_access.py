@@ -1,4 +1,4 @@
-"""Who may do what: each verdict against real lists and calls, the reasons, the export and the permission."""
+"""The page of access: each verdict against real lists and calls, the reasons, the export and the permission."""
 
 import random
 from collections.abc import Iterator

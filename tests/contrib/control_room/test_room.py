@@ -38,7 +38,7 @@ def write_calls(entries: Iterable[CallEntry], process: str = "a") -> None:
 
 
 def build_call(number: int, at: float) -> CallEntry:
-    """One of 1,000 calls: every 50th fails, every 100th with a bug; the durations are 1 to 1000 ms."""
+    """A call out of 1,000: every 50th fails, every 100th with a bug; the durations are 1 to 1000 ms."""
     outcome = Outcome.OK if number % 50 else Outcome.TOOL_ERROR if number % 100 else Outcome.BUG
     tool = "greet" if number <= 700 else "search"
     caller = ADA if number % 4 else BOB

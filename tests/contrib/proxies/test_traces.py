@@ -1,4 +1,4 @@
-"""One trace from the client through a proxy to the remote server."""
+"""A trace from the client through a proxy to the remote server."""
 
 import pytest
 from opentelemetry import trace

@@ -61,9 +61,9 @@ class AccessForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["server"].choices = [(alias, alias) for alias in wiring.list_aliases()]  # type: ignore[attr-defined]
+        self.fields["server"].choices = [(alias, alias) for alias in wiring.list_aliases()]  # type: ignore[attr-defined]  # a ChoiceField
         tokens = PersonalAccessToken.objects.usable().select_related("user")
-        self.fields["token"].queryset = tokens  # type: ignore[attr-defined]
+        self.fields["token"].queryset = tokens  # type: ignore[attr-defined]  # a ModelChoiceField
 
     def clean_users(self) -> list[Any]:
         """Return the users of the names."""

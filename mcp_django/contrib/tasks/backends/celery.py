@@ -24,7 +24,7 @@ def run_mcp_task(id: str) -> None:
     run_attempt_from_thread(id)
 
 
-@worker_process_init.connect  # type: ignore[untyped-decorator]
+@worker_process_init.connect  # type: ignore[untyped-decorator]  # Celery has no types
 def on_worker_process_init(**kwargs: Any) -> None:
     """Maintain the tasks in each process of a prefork pool. Threads do so after their first message."""
     start_maintenance_in_thread()
