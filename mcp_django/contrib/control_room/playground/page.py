@@ -4,8 +4,7 @@ The server keeps no state: everything is in the URL and the form.
 """
 
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -19,12 +18,15 @@ from django.utils.translation import gettext as _
 from mcp_django import wiring
 from mcp_django.admin.base import BaseAdmin
 from mcp_django.auth.principal import DjangoPrincipal
-from mcp_django.conf import get_settings
 from mcp_django.contrib.control_room.models import Playground
-from mcp_django.contrib.control_room.pages.room import log_act
-from mcp_django.contrib.control_room.playground.content_blocks import list_blocks
-from mcp_django.contrib.control_room.playground.copies import build_copies
-from mcp_django.contrib.control_room.playground.messages import build_request, format_json, list_all, send
+from mcp_django.contrib.control_room.playground.messages import format_json
+from mcp_django.contrib.control_room.playground.primitives import (
+    KINDS,
+    URI_SCHEMA,
+    Kind,
+    ListedPrimitive,
+    list_entries,
+)
 from mcp_django.contrib.control_room.playground.principals import (
     ACT_PERMISSION,
     USE_PERMISSION,
@@ -32,75 +34,10 @@ from mcp_django.contrib.control_room.playground.principals import (
     find_acting_user,
     is_playground_enabled,
 )
+from mcp_django.contrib.control_room.playground.runs import SHOW, RunTarget, build_run_context
 from mcp_django.contrib.control_room.playground.schema_forms import PREFIX, ArgumentsForm
 
-URI_SCHEMA = {"properties": {"uri": {"type": "string", "title": "URI"}}, "required": ["uri"]}
-SHOW, SEND, SEND_JSON = "show", "send", "send_json"
-
-
-class Kind(NamedTuple):
-    """Kind of primitives."""
-
-    name: str
-    method: str
-    """Method that uses one of them."""
-    lists: tuple[tuple[str, str], ...]
-    """Methods that list them, and the keys of the results."""
-
-
-KINDS = {
-    kind.name: kind
-    for kind in (
-        Kind("tools", "tools/call", (("tools/list", "tools"),)),
-        Kind(
-            "resources",
-            "resources/read",
-            (("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")),
-        ),
-        Kind("prompts", "prompts/get", (("prompts/list", "prompts"),)),
-    )
-}
-
-
-class ListedPrimitive(NamedTuple):
-    """Tool, resource, template or prompt, as the server lists it to the acting user."""
-
-    key: str
-    raw: Mapping[str, Any]
-
-    @property
-    def title(self) -> str:
-        """Title for people."""
-        return str(self.raw.get("title") or self.raw.get("name") or self.key)
-
-    @property
-    def description(self) -> str:
-        """Description for the model."""
-        return str(self.raw.get("description", ""))
-
-    @property
-    def may_write(self) -> bool:
-        """True for a tool that does not say that it only reads."""
-        return "inputSchema" in self.raw and self.raw.get("annotations", {}).get("readOnlyHint") is not True
-
-    def build_schema(self) -> Mapping[str, Any]:
-        """Return the schema of its arguments."""
-        if "inputSchema" in self.raw:
-            schema: Mapping[str, Any] = self.raw["inputSchema"]
-            return schema
-        if "uri" in self.raw or "uriTemplate" in self.raw:
-            return URI_SCHEMA
-        arguments = self.raw.get("arguments", ())
-        return {
-            "properties": {each["name"]: {**each, "type": "string"} for each in arguments},
-            "required": [each["name"] for each in arguments if each.get("required")],
-        }
-
-    def build_params(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the params of the request that uses it."""
-        if "uri" in self.raw or "uriTemplate" in self.raw:
-            return dict(arguments)
-        return {"name": self.key, "arguments": dict(arguments)}
+SEND, SEND_JSON = "send", "send_json"
 
 
 @admin.register(Playground)
@@ -133,7 +70,7 @@ class PlaygroundAdmin(BaseAdmin):
         alias, kind = self._read_place(request)
         user = find_acting_user(request, request.GET.get("as", "").strip())
         principal = build_principal(user)
-        entries = _list_entries(alias, principal, kind)
+        entries = list_entries(alias, principal, kind)
         entry = next((each for each in entries if each.key == request.GET.get("name")), None)
 
         context = self._build_page_context(request, alias, kind, user)
@@ -179,24 +116,7 @@ class PlaygroundAdmin(BaseAdmin):
         if arguments is None:
             return context
 
-        message = build_request(kind.method, entry.build_params(arguments))
-        username = principal.user.get_username()
-        url = request.build_absolute_uri("/" + get_settings().servers[alias].path.lstrip("/"))
-        context |= {
-            "arguments": format_json(arguments),
-            "message": format_json(message),
-            "copies": build_copies(url, alias, username, message),
-        }
-        if act == SHOW:
-            return context
-        if entry.may_write and request.POST.get("confirmed") != "on":
-            context["error"] = _("This tool may write. Tick the box to run it.")
-            return context
-
-        log_act(request, f"{kind.method} {entry.key} ({alias})", f"Sent in the playground as {username}.")
-        exchange = send(alias, principal, message)
-        blocks = [] if exchange.result is None else list_blocks(exchange.result)
-        return context | {"exchange": exchange, "blocks": blocks}
+        return context | build_run_context(request, RunTarget(alias, principal, kind, entry), arguments)
 
     def _read_arguments(
         self, request: HttpRequest, act: str, form: ArgumentsForm, context: dict[str, Any]
@@ -217,11 +137,3 @@ class PlaygroundAdmin(BaseAdmin):
             context["error"] = _("The arguments must be a JSON object.")
             return None
         return arguments
-
-
-def _list_entries(alias: str, principal: DjangoPrincipal, kind: Kind) -> list[ListedPrimitive]:
-    return [
-        ListedPrimitive(str(raw.get("uri") or raw.get("uriTemplate") or raw["name"]), raw)
-        for method, key in kind.lists
-        for raw in list_all(alias, principal, method, key)
-    ]
