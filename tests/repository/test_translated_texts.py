@@ -5,7 +5,7 @@ Data of the tests is Greek, so that every word of ASCII letters is a text of the
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from pytest_django.fixtures import Settings
 from mcp_django import owner_of
 from mcp_django.admin.base import RowActionAdmin
 from mcp_django.client.pool.health import HEALTH_REGISTRY
+from mcp_django.contrib.control_room.models import Alert, OutcomeChoices
+from mcp_django.contrib.control_room.pages.running_calls import WAIT_LABELS
 from mcp_django.contrib.memory.conversations import ConversationStore
 from mcp_django.contrib.memory.facts import FactStore
 from mcp_django.contrib.oauth.flows import consents
@@ -41,7 +43,10 @@ from mcp_django.models import (
 from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW, PageVisit
 from mcp_django.wiring import get_elicitation_pages
 from scripts.messages import extract_messages
+from tests.contrib.control_room.test_rows import make_record, make_rollup, make_usage
+from tests.contrib.control_room.test_running_calls import make_long_call, make_process
 from tests.contrib.oauth.clients import MCP, WEB, Source, authorization_path, make_client
+from tests.support.admin_pages import iter_admin_paths
 from tests.support.pseudo_locale import LANGUAGE, accent, find_unmarked_texts, write_catalogue
 
 pytestmark = pytest.mark.django_db
@@ -50,8 +55,8 @@ SERVER = "https://mcp.example/mcp"
 ALLOWED = {
     # Values of the protocol, units, and kinds of transports
     *("user", "assistant", "http", "stdio", "default", "ms"),
-    # The host of the site
-    "testserver",
+    # The host of the site, its time zone, and names of tools of other tests
+    *("testserver", "UTC", "add", "recommend"),
     # Texts of other packages without a mark: images of Django's admin, names of the toolkit's models
     *("Search", "True", "False", "Application", "Applications", "Public"),
 }
@@ -180,6 +185,27 @@ def _create_memory_rows(user: User) -> None:
     FactStore(owner_of(user), user).save("γεγονός", id="f1", days=1)
 
 
+@pytest.fixture
+def calls(ada: User) -> None:
+    """Calls of each outcome, running calls of each cause, and processes, for the control room."""
+    now = timezone.now()
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    for outcome in OutcomeChoices:
+        make_rollup(now.replace(second=0, microsecond=0), outcome=outcome, name="greet-1")
+        make_record(now, outcome=outcome, name="greet-1", user_key=str(ada.pk))
+    make_usage(hour, client="c1", user_key=str(ada.pk))
+    make_process("web-1")
+    make_process("web-2", age=60, dropped=1)
+    for number, cause in enumerate((*WAIT_LABELS, "remote:x-1")):
+        total = 4 if number % 2 else None
+        make_long_call(f"k{number}", "web-1", waits_for=cause, progress=number, progress_total=total, name="greet-1")
+    for number in (0, 1):
+        cancelled = now - timedelta(minutes=number)
+        make_long_call(f"cancelled{number}", "web-1", name="greet-1", cancelled=cancelled)
+    Alert._default_manager.create(rule="bugs", subject="default: b-1", is_active=True, value=3, checked=now, since=now)
+    Alert._default_manager.create(rule="slow", subject="default: s-1", checked=now, since=now, cleared=now)
+
+
 def _get_text(response: HttpResponse, status: int = 200) -> str:
     assert response.status_code == status, response.content.decode()[:2000]
     return response.content.decode(response.charset)
@@ -188,6 +214,12 @@ def _get_text(response: HttpResponse, status: int = 200) -> str:
 def _check_pages(pages: dict[str, str]) -> None:
     found = [f"{name}: {text}" for name, html in pages.items() for text in find_unmarked_texts(html, ALLOWED)]
     assert not found, "texts that are not marked for translation:\n" + "\n".join(found)
+
+
+def _get_pages(browser: Client, paths: Iterable[str]) -> dict[str, str]:
+    """Return those of the pages that are found, and may be opened."""
+    pages = {path: browser.get(path) for path in paths}
+    return {path: _get_text(page) for path, page in pages.items() if page.status_code not in (302, 403, 404, 405)}
 
 
 def _list_admins() -> list[tuple[str, Any]]:
@@ -368,3 +400,22 @@ def test_pages_around_an_elicited_page(browser: Client, ada: User) -> None:
             "signed out": _get_text(browser.post(build_path(OPEN_VIEW, 0))),
         }
     )
+
+
+def test_pages_of_the_control_room(browser: Client, calls: None) -> None:
+    pages = _get_pages(browser, iter_admin_paths(["mcp_control_room", "mcp_tasks", "mcp_skills"]))
+    assert len(pages) >= 20
+    room = "admin:mcp_control_room_controlroom"
+    target = {"server": "default", "method": "tools/call", "name": "greet-1", "span": "week"}
+    pages |= _get_pages(
+        browser,
+        [
+            reverse(f"{room}_target", query=target),
+            reverse(f"{room}_target", query=target | {"name": "none-1"}),
+            *(reverse(f"{room}_access", query={"server": "default", "users": user}) for user in ("άδα", "x-1")),
+        ],
+    )
+    for name in ("cancelled", "ended"):
+        page = browser.post(reverse(f"{room}_cancel"), {"key": "k0"}, follow=True)
+        pages[f"cancel {name}"] = _get_text(page)
+    _check_pages(pages)

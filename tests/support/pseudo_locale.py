@@ -23,7 +23,7 @@ ACCENTED = "ÀßÇÐÉƑĜĤÎĴĶĻṀÑÖÞǪŔŠŢÛṼŴẊÝŽáƀçđéƒ�
 _ACCENTS = str.maketrans(PLAIN, ACCENTED)
 _KEPT = re.compile(r"(%(?:\([^)]*\))?[-+#0-9.]*[a-zA-Z%]|(?<!\$)\{[^{}]*\}|<[^>]*>|&#?\w+;)")
 _WORD = re.compile(r"[A-Za-z]{2,}")
-_UNSEEN_ELEMENTS = frozenset({"script", "style", "code", "pre", "template"})
+_UNSEEN_ELEMENTS = frozenset({"script", "style", "code", "pre", "template", "textarea"})
 _VOID_ELEMENTS = frozenset({"br", "hr", "img", "input", "link", "meta"})
 _SEEN_ATTRIBUTES = frozenset({"title", "aria-label", "alt", "placeholder"})
 
@@ -77,7 +77,8 @@ def _read_message_ids(path: Path) -> Iterator[tuple[str | None, str | tuple[str,
 class VisibleTextParser(HTMLParser):
     """Collect the texts of a page that a user sees or hears.
 
-    Code and texts that are marked as English (`lang="en"`) or as untranslatable (`translate="no"`) are left out.
+    Code, values of text areas, and texts that are marked as English (`lang="en"`) or as untranslatable
+    (`translate="no"`) are left out.
     """
 
     def __init__(self) -> None:
@@ -88,7 +89,7 @@ class VisibleTextParser(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = dict(attrs)
-        self.texts += [value for name, value in attributes.items() if name in _SEEN_ATTRIBUTES and value]
+        self.texts += [value for name, value in attributes.items() if value and _is_seen(name, value)]
         if tag == "input" and attributes.get("type") in ("submit", "button", "reset"):
             self.texts.append(attributes.get("value") or "")
         if tag in _VOID_ELEMENTS:
@@ -105,6 +106,12 @@ class VisibleTextParser(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self._skipped:
             self.texts.append(data)
+
+
+def _is_seen(attribute: str, value: str) -> bool:
+    """Return True for the attributes that users read. Scripts and styles show some of `data-`: labels and sentences."""
+    is_data = attribute.startswith("data-") and not value.startswith("{")
+    return attribute in _SEEN_ATTRIBUTES or (is_data and (" " in value or attribute.endswith(("-label", "-text"))))
 
 
 def find_unmarked_texts(html: str, allowed: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.admin.base import BaseAdmin, ServerFilter
 from mcp_django.contrib.control_room.export import iter_lines
-from mcp_django.contrib.control_room.models import Alert, CallLogEntry
+from mcp_django.contrib.control_room.models import Alert, AlertRule, CallLogEntry
 from mcp_django.contrib.control_room.pages.callers import load_user_names
 from mcp_django.contrib.control_room.pages.room import ControlRoomAdmin
 from mcp_django.contrib.control_room.playground.page import PlaygroundAdmin
@@ -146,6 +146,20 @@ class ActiveFilter(admin.SimpleListFilter):
         return queryset.filter(is_active=state == "active") if state in {"active", "cleared"} else queryset
 
 
+class RuleFilter(admin.SimpleListFilter):
+    """Filter of alerts by their rule, with its label."""
+
+    title = _("rule")
+    parameter_name = "rule"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return list(AlertRule.choices)
+
+    def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
+        rule = self.value()
+        return queryset.filter(rule=rule) if rule in AlertRule.values else queryset
+
+
 @admin.register(Alert)
 class AlertAdmin(BaseAdmin):
     """List alerts, the active ones first."""
@@ -153,12 +167,19 @@ class AlertAdmin(BaseAdmin):
     can_add = False
     can_change = False
     can_delete = False
-    list_display = ["label", "subject", "is_active", "value", "limit", "since", "cleared"]
+    list_display = ["rule_label", "subject", "is_active", "value", "limit", "since", "cleared"]
     list_display_links = None
-    list_filter = [ActiveFilter, "rule"]
+    list_filter = [ActiveFilter, RuleFilter]
     search_fields = ["subject"]
     ordering = ["-is_active", "-since"]
+    fields = ("rule_label", "subject", "is_active", "value", "limit", "since", "cleared", "checked")
+    readonly_fields = fields
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
         """Return the alerts that were raised at some time."""
         return super().get_queryset(request).filter(since__isnull=False)
+
+    @admin.display(description=_("rule"), ordering="rule")
+    def rule_label(self, alert: Alert) -> str:
+        """Return the name of the value that the rule measures."""
+        return alert.label

@@ -26,6 +26,12 @@ from mcp_django.wiring.authorization import create_scope_filter
 
 MAX_COLUMNS = 8
 MAX_REVERSE_CALLERS = 100
+KIND_LABELS = {
+    "tool": gettext_lazy("tool"),
+    "resource": gettext_lazy("resource"),
+    "template": gettext_lazy("resource template"),
+    "prompt": gettext_lazy("prompt"),
+}
 
 
 class AccessForm(forms.Form):
@@ -121,6 +127,11 @@ class AccessRow:
     key: str
     requirements: str
     cells: list[AccessCell]
+
+    @property
+    def kind_label(self) -> Any:
+        """Kind of the primitive, in words."""
+        return KIND_LABELS.get(self.kind, self.kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def _build_call(request: Mapping[str, Any]) -> str:
     """Return the call of a method of the client, as Python."""
     params = request["params"]
     if request["method"] == "resources/read":
-        return f"read_resource({params['uri']!r})"
+        return f"read_resource({params.get('uri', '')!r})"
     arguments = pprint.pformat(params.get("arguments", {}), sort_dicts=False, width=100)
     return f"{METHOD_CALLS[request['method']]}({params['name']!r}, {arguments})"
 
