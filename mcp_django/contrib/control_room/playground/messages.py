@@ -43,6 +43,15 @@ class Exchange:
         return format_json({"error": self.error} if self.error is not None else {"result": self.result})
 
     @property
+    def error_text(self) -> str:
+        """Text of an error, or of the result of a tool that failed; empty for any other answer."""
+        if self.error is not None:
+            return str(self.error["message"])
+        if self.result is None or self.result.get("isError") is not True:
+            return ""
+        return "\n".join(str(one["text"]) for one in self.result.get("content", ()) if one.get("type") == "text")
+
+    @property
     def notifications_text(self) -> str:
         """Notifications before the answer, as JSON; empty without any."""
         return "\n".join(map(format_json, self.notifications))

@@ -3,7 +3,6 @@
 The server keeps no state: everything is in the URL and the form.
 """
 
-import json
 from typing import Any
 
 from django.contrib import admin
@@ -35,7 +34,7 @@ from mcp_django.contrib.control_room.playground.principals import (
     is_playground_enabled,
 )
 from mcp_django.contrib.control_room.playground.runs import SHOW, RunTarget, build_run_context
-from mcp_django.contrib.control_room.playground.schema_forms import PREFIX, ArgumentsForm
+from mcp_django.contrib.control_room.playground.schema_forms import PREFIX, ArgumentsForm, build_filled_form, read_json
 
 SEND, SEND_JSON = "send", "send_json"
 
@@ -116,7 +115,12 @@ class PlaygroundAdmin(BaseAdmin):
         if arguments is None:
             return context
 
-        return context | build_run_context(request, RunTarget(alias, principal, kind, entry), arguments)
+        context |= build_run_context(request, RunTarget(alias, principal, kind, entry), arguments)
+        if act == SEND_JSON:
+            context["form"] = form = build_filled_form(schema, arguments) or form
+        if form.is_bound and "exchange" in context:
+            form.add_server_errors(context["exchange"].error_text)
+        return context
 
     def _read_arguments(
         self, request: HttpRequest, act: str, form: ArgumentsForm, context: dict[str, Any]
@@ -129,7 +133,7 @@ class PlaygroundAdmin(BaseAdmin):
         text = request.POST.get("arguments", "")
         context["arguments"] = text
         try:
-            arguments = json.loads(text)
+            arguments = read_json(text)
         except ValueError as problem:
             context["error"] = _("This is not valid JSON: %(problem)s") % {"problem": problem}
             return None
