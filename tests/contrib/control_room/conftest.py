@@ -69,7 +69,14 @@ def server(recorder: CallRecorder) -> Iterator[Server]:
         """Read a note."""
         return name
 
+    @server.prompt
+    async def welcome(name: str = "you") -> str:
+        """Welcome."""
+        return f"welcome {name}"
+
     yield server
+    for prompt in list(registry.prompts):
+        registry.remove("prompt", prompt.name)
     for tool in list(registry.tools):
         registry.remove("tool", tool.name)
     for template in list(registry.templates):
