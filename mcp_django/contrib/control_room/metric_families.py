@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from mcp_django.contrib.control_room.models import Alert, CallRollup, LongCall, Period, ServingProcess
 from mcp_django.contrib.control_room.openmetrics import MetricFamily
-from mcp_django.contrib.control_room.recording.histogram import BOUNDS_MILLISECONDS, BUCKET_COUNT, unpack
+from mcp_django.contrib.control_room.recording.histogram import BOUNDS_MILLISECONDS, BUCKET_COUNT, HistogramSum
 from mcp_django.contrib.control_room.recording.writer import get_alias
 
 MERGED_BUCKET_COUNT = 2
@@ -38,20 +38,18 @@ def _read_calls(now: datetime) -> list[MetricFamily]:
     created = start.timestamp()
     counts: dict[tuple[str, str, str, str], int] = defaultdict(int)
     sums: dict[TargetKey, float] = defaultdict(float)
-    histograms: dict[TargetKey, list[int]] = defaultdict(lambda: [0] * BUCKET_COUNT)
+    histograms: dict[TargetKey, HistogramSum] = defaultdict(HistogramSum)
     for row in _iter_rows(start, now):
         target = (row.server, row.method, row.name)
         counts[*target, row.outcome] += row.count
         sums[target] += row.milliseconds_sum
-        histogram = histograms[target]
-        for index, count in enumerate(unpack(row.histogram)):
-            histogram[index] += count
+        histograms[target].add(row.histogram, row.count)
 
     for (server, method, name, outcome), count in sorted(counts.items()):
         calls.add({"server": server, "method": method, "name": name, "outcome": outcome}, count, created)
     for target, histogram in sorted(histograms.items()):
         labels = dict(zip(("server", "method", "name"), target, strict=True))
-        durations.add_histogram(labels, _build_buckets(histogram), sums[target] / 1000, created)
+        durations.add_histogram(labels, _build_buckets(histogram.counts), sums[target] / 1000, created)
     return [calls, durations]
 
 

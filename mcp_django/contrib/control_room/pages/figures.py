@@ -39,6 +39,13 @@ class Figures:
             self.milliseconds_max = milliseconds[1]
         self.durations.add(packed, count)
 
+    def merge(self, other: "Figures") -> None:
+        """Add the calls of other figures."""
+        self.outcomes.update(other.outcomes)
+        self.milliseconds_sum += other.milliseconds_sum
+        self.milliseconds_max = max(self.milliseconds_max, other.milliseconds_max)
+        self.durations.merge(other.durations)
+
     @property
     def histogram(self) -> list[int]:
         """Number of calls in each bucket of durations."""
@@ -134,12 +141,14 @@ def load_figures(span: TimeSpan, **filters: Any) -> SpanFigures:
             continue  # written by a process whose clock is ahead
         row = (outcome, count, (total, longest), packed)
         point.add(*row)
-        figures.total.add(*row)
         place = (server, method, name)
         target = targets.get(place)
         if target is None:
             target = targets[place] = Figures()
         target.add(*row)
+
+    for point in figures.points.values():
+        figures.total.merge(point)
     figures.targets = {CallTarget(*place): target for place, target in targets.items()}
     return figures
 

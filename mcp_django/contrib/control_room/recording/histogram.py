@@ -67,6 +67,10 @@ class HistogramSum:
         self._number += int.from_bytes(packed, "little")
         self._count += count
 
+    def merge(self, other: "HistogramSum") -> None:
+        """Add another sum."""
+        self._totals = [mine + calls for mine, calls in zip(self._totals, other.counts, strict=True)]
+
     @property
     def counts(self) -> list[int]:
         """Number of calls in each bucket."""

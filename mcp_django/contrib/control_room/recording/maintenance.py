@@ -24,7 +24,7 @@ from mcp_django.contrib.control_room.models import (
     UsageRollup,
 )
 from mcp_django.contrib.control_room.options import get_settings
-from mcp_django.contrib.control_room.recording.histogram import merge, pack
+from mcp_django.contrib.control_room.recording.compaction import merge_values
 from mcp_django.contrib.control_room.recording.writer import ROLLUP_KEY, ROLLUP_VALUES, get_alias, save_rows
 
 MAX_LATE_HOURS = 3
@@ -32,6 +32,7 @@ MAX_LATE_HOURS = 3
 MAX_LATE_DAYS = 2
 DELETION_ROWS = 5000
 """Rows that one statement deletes."""
+_GROUP_FIELDS = ("server", "method", "name", "outcome")
 
 
 def merge_rollups(now: datetime | None = None) -> None:
@@ -53,26 +54,18 @@ def _merge_period(source: Period, target: Period, start: datetime, length: timed
     rows = CallRollup.objects.using(alias).filter(period=source, start__gte=start, start__lt=start + length)
     groups: dict[tuple[str, ...], list[CallRollup]] = defaultdict(list)
     for row in rows.iterator():
-        groups[row.server, row.method, row.name, row.outcome].append(row)
-    sums = [_sum_rows(target, start, key, group) for key, group in groups.items()]
+        groups[tuple(getattr(row, name) for name in _GROUP_FIELDS)].append(row)
+    sums = [
+        CallRollup(
+            period=target,
+            start=start,
+            process="",
+            **dict(zip(_GROUP_FIELDS, key, strict=True)),
+            **merge_values(group, ROLLUP_VALUES),
+        )
+        for key, group in groups.items()
+    ]
     save_rows(sums, ROLLUP_KEY, ROLLUP_VALUES, alias)
-
-
-def _sum_rows(period: Period, start: datetime, key: tuple[str, ...], rows: list[CallRollup]) -> CallRollup:
-    server, method, name, outcome = key
-    return CallRollup(
-        period=period,
-        start=start,
-        server=server,
-        method=method,
-        name=name,
-        outcome=outcome,
-        process="",
-        count=sum(row.count for row in rows),
-        milliseconds_sum=sum(row.milliseconds_sum for row in rows),
-        milliseconds_max=max(row.milliseconds_max for row in rows),
-        histogram=pack(merge(row.histogram for row in rows)),
-    )
 
 
 @dataclass(frozen=True, slots=True)

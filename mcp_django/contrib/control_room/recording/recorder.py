@@ -23,6 +23,7 @@ from django.db.models.signals import post_delete
 from mcp_django import wiring
 from mcp_django.conf import on_change
 from mcp_django.contrib.control_room.options import NO_CALLS, CallSelection, RecordSettings, get_settings
+from mcp_django.contrib.control_room.recording.compaction import compact_rows
 from mcp_django.contrib.control_room.recording.counts import ProcessCounts
 from mcp_django.contrib.control_room.recording.entries import (
     FAILED_OUTCOMES,
@@ -44,6 +45,7 @@ logger = logging.getLogger("mcp_django.records")
 STOP_TIMEOUT_SECONDS = 3.0
 """Maximum seconds that the end of a process waits for the last write."""
 MAINTENANCE_SECONDS = 3600.0
+COMPACTION_SECONDS = 300.0
 """Seconds between two maintenances of a process.
 
 The first one comes after a random part of it.
@@ -82,6 +84,7 @@ class CallRecorder:
         self._minute = 0
         self._minute_rows = 0
         self._logged_at = 0.0
+        self._compacted_at = time() - random.random() * COMPACTION_SECONDS  # noqa: S311  # spreads load
         self._maintained_at = time() - random.random() * MAINTENANCE_SECONDS  # noqa: S311  # spreads load
 
     def reset_after_fork(self) -> None:
@@ -242,6 +245,9 @@ class CallRecorder:
                 task()
             except Exception:
                 logger.exception("A periodic task of the control room failed")
+        if time() - self._compacted_at >= COMPACTION_SECONDS:
+            self._compacted_at = time()
+            compact_rows()
         if time() - self._maintained_at >= MAINTENANCE_SECONDS:
             self._maintained_at = time()
             maintain_rows()
