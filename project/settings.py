@@ -215,9 +215,9 @@ MCP: dict[str, Any] = {
     # The control room in the admin: what is kept about calls.
     "RECORD": {
         "ROLLUPS": True,  # default: counts by minute, hour and day, and by caller and hour
-        "CALLS": ["failed", "slow"],  # default: calls that get a row; "all", "none", or a share from 0 to 1
+        "CALLS": ["failed", "slow", "asked"],  # default: calls with a row; "all", "none", or a share from 0 to 1
         "SLOW": 1.0,  # default: seconds from which a call is slow
-        "TOOLS": {},  # default: exceptions by tool, and the arguments that rows keep
+        "TOOLS": {},  # default: exceptions by tool, and the arguments and questions whose names rows keep
         "KEEP": {"calls": 30, "minutes": 2, "hours": 90, "days": 730},  # default: days
         "RUNNING": True,  # default: processes report themselves and their calls that are older than a second
         "DATABASE": "",  # default: the alias of another database; it needs RecordRouter

@@ -57,6 +57,11 @@ class DjangoPrincipal(ports.PrincipalType):
     """Server that the credential was issued for; None for every server."""
     claims: Mapping[str, Any] = field(default_factory=lambda: _NO_CLAIMS)
     """Further claims of the issuer."""
+    actor: Any = None
+    """Django user who acts in the name of the principal; None without one.
+
+    It is the operator in the playground.
+    """
     key: str = field(init=False)
     """`issuer|subject|client`: the owner of sessions, sealed states and limits."""
     _permissions: "_CachedPermissions" = field(init=False)

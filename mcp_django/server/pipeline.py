@@ -98,6 +98,7 @@ class Pipeline:
             error.request_id = message.id
             finish_call(call, BUG, error)
             raise error from None
+        call.record.response_bytes = len(answer)
         finish_call(call, OK)
         return answer
 
@@ -181,6 +182,7 @@ class Pipeline:
             if is_too_large(call, answer):
                 body = build_size_error(call, answer)
                 answer = self._encode(call, body)
+            call.record.response_bytes = len(answer)
             if call.connection.subscriptions is None or not _start_stream(call, answer):
                 finish_call(call, _result_outcome(call, body))
             return answer

@@ -13,7 +13,8 @@ import sys
 import threading
 import weakref
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
@@ -23,6 +24,8 @@ from django.db import IntegrityError, connection, connections, transaction
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.runtime.threads.lease import ThreadLease
 from mcp_django.runtime.threads.pool import PoolThread, ThreadPool
+from mcp_django.server.calls.call import CURRENT_CALL, Call
+from mcp_django.server.calls.outcome import THREAD, CallRecord, Wait
 from mcp_django.server.ports import Overloaded
 from tests.runtime.serving import WAIT_SECONDS, Gate, in_flight, real_threads, serve
 from tests.testapp.models import Book
@@ -308,6 +311,24 @@ class TestLimits:
 
         serve(main, lanes=1, queue=1)
         assert len(gate.threads) == 1
+
+    def test_the_wait_for_a_thread_is_in_the_record_of_the_call(self, gate: Gate) -> None:
+        async def main(executor: LeasingExecutor) -> tuple[str | None, list[Wait]]:
+            running = asyncio.create_task(executor.run(gate))
+            await gate.until_reached()
+            record = CallRecord()
+            CURRENT_CALL.set(cast(Call, SimpleNamespace(record=record)))
+            waiting = asyncio.create_task(executor.run(lambda: None))
+            await asyncio.sleep(0)
+            cause = record.waits_for
+            gate.opened.set()
+            await asyncio.gather(running, waiting)
+            assert record.waits_for is None
+            return cause, record.waits
+
+        cause, (wait,) = serve(main, lanes=1, queue=1)
+        assert cause == wait.cause == THREAD
+        assert wait.end is not None
 
     def test_a_call_that_gave_up_waiting_takes_no_lane_later(self, gate: Gate) -> None:
         async def main(executor: LeasingExecutor) -> str:

@@ -3,7 +3,7 @@
 The rows have no foreign keys, because they may be in another database and outlive users.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -17,6 +17,8 @@ REMOVED_PREFIX = "removed:"
 """Start of the principal of a removed user."""
 OTHER_NAMES = "(others)"
 """Name of calls above the limit of names that a process counts."""
+_NO_TEXT: dict[str, Any] = {"blank": True, "default": "", "db_default": ""}
+"""Options of a column that processes of an earlier version do not write."""
 
 
 class Period(models.IntegerChoices):
@@ -38,6 +40,15 @@ class OutcomeChoices(models.TextChoices):
     TIMEOUT = "timeout", _("timeout")
     CANCELLED = "cancelled", _("cancelled")
     OVERLOADED = "overloaded", _("refused by a limit")
+
+
+class TransportChoices(models.TextChoices):
+    """Way of a call to the server."""
+
+    HTTP = "http", "HTTP"
+    WEBSOCKET = "websocket", "WebSocket"
+    STDIO = "stdio", _("standard streams")
+    PROCESS = "process", _("within the process")
 
 
 class CallRollup(models.Model):
@@ -196,11 +207,23 @@ class CallLogEntry(models.Model):
     milliseconds = models.FloatField(_("milliseconds"))
     principal = models.CharField(_("principal"), max_length=KEY_CHARACTERS)
     user_key = models.CharField(_("user"), max_length=64, blank=True)
+    actor_key = models.CharField(_("acting user"), max_length=64, **_NO_TEXT)
+    """User who acted in the name of the caller, such as an operator in the playground."""
     client = models.CharField(_("client"), max_length=KEY_CHARACTERS, blank=True)
     revision = models.CharField(_("revision"), max_length=16)
+    transport = models.CharField(_("transport"), max_length=16, choices=TransportChoices.choices, **_NO_TEXT)
     session = models.CharField(_("session"), max_length=16, blank=True)
     call_id = models.CharField(_("call id"), max_length=NAME_CHARACTERS, blank=True)
     trace_id = models.CharField(_("trace id"), max_length=32, blank=True)
+    conversation = models.CharField(_("conversation"), max_length=32, **_NO_TEXT)
+    """Equal for all rounds of an operation; empty for a call without rounds."""
+    round = models.PositiveIntegerField(_("round"), null=True, blank=True)
+    waited_milliseconds = models.FloatField(_("waited, in milliseconds"), null=True, blank=True)
+    """Time in which the call waited for a thread, its client or another server; null in older rows."""
+    timeline = models.TextField(editable=False, **_NO_TEXT)
+    """JSON of the waits; empty without any."""
+    request_bytes = models.PositiveBigIntegerField(_("bytes received"), null=True, blank=True)
+    response_bytes = models.PositiveBigIntegerField(_("bytes of the result"), null=True, blank=True)
     process = models.CharField(_("process"), max_length=PROCESS_CHARACTERS)
     arguments = models.TextField(_("arguments"), blank=True)
     """JSON of the arguments that the settings allow; empty without them."""
@@ -215,6 +238,7 @@ class CallLogEntry(models.Model):
             models.Index(fields=["name", "at"], name="mcp_control_room_call_name"),
             models.Index(fields=["user_key", "at"], name="mcp_control_room_call_user"),
             models.Index(fields=["reference"], name="mcp_control_room_call_ref"),
+            models.Index(fields=["conversation"], name="mcp_control_room_call_round"),
         ]
         permissions = [
             ("view_call_arguments", _("Can view arguments of calls")),
@@ -272,11 +296,14 @@ class Alert(models.Model):
     above_since = models.DateTimeField(null=True, blank=True, editable=False)
     calm_since = models.DateTimeField(null=True, blank=True, editable=False)
     checked = models.DateTimeField(_("checked"))
+    muted_until = models.DateTimeField(_("muted until"), null=True, blank=True)
+    """End of the time in which the alert notifies no people and fails no check."""
 
     class Meta:
         verbose_name = _("alert")
         verbose_name_plural = _("alerts")
         default_permissions = ("view",)
+        permissions = [("mute_alert", _("Can mute alerts"))]
         constraints = [models.UniqueConstraint(fields=["rule", "subject"], name="mcp_control_room_alert_subject")]
 
     def __str__(self) -> str:

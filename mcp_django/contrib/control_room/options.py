@@ -10,7 +10,7 @@ from mcp_django.conf.issuers import WrongSecret
 from mcp_django.conf.readers import Count, Seconds, WrongValue, find_closest
 
 APP_LABEL = "mcp_control_room"
-KINDS = ("failed", "slow")
+KINDS = ("failed", "slow", "asked")
 DEFAULT_KEEP = {"calls": 30.0, "minutes": 2.0, "hours": 90.0, "days": 730.0}
 MAX_KEEP_DAYS = 36_500
 MIN_TOKEN_CHARACTERS = 24
@@ -22,6 +22,8 @@ class CallSelection:
 
     failed: bool = True
     slow: bool = True
+    asked: bool = True
+    """Calls that ask the client or its user, and all further rounds of them."""
     share: float = 0.0
     """Share of all calls, from 0 to 1."""
 
@@ -30,7 +32,7 @@ class CallSelection:
         return repr(self.share) if self.share else repr(kinds)
 
 
-NO_CALLS = CallSelection(failed=False, slow=False)
+NO_CALLS = CallSelection(failed=False, slow=False, asked=False)
 """Selection of no calls."""
 
 
@@ -42,11 +44,11 @@ def _parse_selection(raw: Any) -> CallSelection:
     if isinstance(raw, int | float) and not isinstance(raw, bool) and 0 <= raw <= 1:
         return CallSelection(share=float(raw))
     if not isinstance(raw, list | tuple):
-        raise WrongValue('must be "all", "none", a share from 0 to 1, or a list of "failed" and "slow"')
+        raise WrongValue('must be "all", "none", a share from 0 to 1, or a list of "failed", "slow" and "asked"')
     for name in raw:
         if name not in KINDS:
-            raise WrongValue(f"contains {name!r}, which is neither 'failed' nor 'slow'", find_closest(name, KINDS))
-    return CallSelection(failed="failed" in raw, slow="slow" in raw)
+            raise WrongValue(f"contains {name!r}, which is not one of {', '.join(KINDS)}", find_closest(name, KINDS))
+    return CallSelection(**{name: name in raw for name in KINDS})
 
 
 def _parse_keep(raw: Any) -> Mapping[str, float]:
@@ -68,6 +70,8 @@ class ToolRecording:
     """Selection in place of `CALLS`; None for the same."""
     arguments: tuple[str, ...] = ()
     """Names of the arguments that rows keep."""
+    questions: frozenset[str] = frozenset()
+    """Names of the questions that rows keep."""
 
 
 def _parse_tools(raw: Any) -> Mapping[str, ToolRecording]:
@@ -77,13 +81,18 @@ def _parse_tools(raw: Any) -> Mapping[str, ToolRecording]:
 
 
 def _parse_tool(name: Any, options: Any) -> ToolRecording:
-    if not isinstance(options, Mapping) or set(options) - {"CALLS", "ARGUMENTS"}:
-        raise WrongValue(f"must have a dict with CALLS and ARGUMENTS for {name!r}")
-    arguments = options.get("ARGUMENTS", ())
-    if not isinstance(arguments, list | tuple) or not all(isinstance(argument, str) for argument in arguments):
-        raise WrongValue(f"must have a list of names in ARGUMENTS of {name!r}")
+    if not isinstance(options, Mapping) or set(options) - {"CALLS", "ARGUMENTS", "QUESTIONS"}:
+        raise WrongValue(f"must have a dict with CALLS, ARGUMENTS and QUESTIONS for {name!r}")
     calls = _parse_selection(options["CALLS"]) if "CALLS" in options else None
-    return ToolRecording(calls, tuple(arguments))
+    arguments = _parse_names(name, options, "ARGUMENTS")
+    return ToolRecording(calls, arguments, frozenset(_parse_names(name, options, "QUESTIONS")))
+
+
+def _parse_names(tool: Any, options: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    names = options.get(key, ())
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise WrongValue(f"must have a list of names in {key} of {tool!r}")
+    return tuple(names)
 
 
 def _parse_database(raw: Any) -> str:
@@ -101,15 +110,16 @@ class RecordSettings:
     calls: Annotated[CallSelection, _parse_selection] = CallSelection()
     """Calls that get a row.
 
-    A list of "failed" and "slow", "all", "none", or the share of all calls from 0 to 1. With a share, failed and slow
-    calls get a row as well.
+    A list of "failed", "slow" and "asked", "all", "none", or the share of all calls from 0 to 1. "asked" are calls that
+    ask the client or its user, with all their rounds. With a share, these three get a row as well.
     """
     slow: Seconds = 1.0
     """Seconds from which a call is slow."""
     tools: Annotated[Mapping[str, ToolRecording], _parse_tools] = field(default_factory=dict)
     """Exceptions by the name of the tool.
 
-    `CALLS` as above, and `ARGUMENTS`, the names of arguments that rows keep. No other arguments are kept.
+    `CALLS` as above; `ARGUMENTS`, the names of arguments that rows keep; and `QUESTIONS`, the `key=` of questions whose
+    names rows keep. No other arguments and names are kept.
     """
     keep: Annotated[Mapping[str, float], _parse_keep] = field(
         default_factory=lambda: MappingProxyType(dict(DEFAULT_KEEP))

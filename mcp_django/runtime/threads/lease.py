@@ -15,7 +15,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from mcp_django.runtime.threads.pool import PoolThread, ThreadPool, clean_thread, prepare_thread, thread_state
 from mcp_django.server.calls.call import current_call
-from mcp_django.server.calls.outcome import THREAD, CallRecord
+from mcp_django.server.calls.outcome import THREAD, CallRecord, Wait
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -83,8 +83,8 @@ class ThreadLease(Executor):
     pool: ThreadPool | None = None
     """Pool of the threads; None before the first use."""
     _pending: "list[_ThreadJob] | None" = None
-    _queued_record: CallRecord | None = None
-    """Record of the call while the lease is in the queue."""
+    _queue_wait: tuple[CallRecord, Wait] | None = None
+    """Record of the call and its wait while the lease is in the queue."""
     _released_assignments: tuple[ThreadAssignment, ...] = ()
     """Assignments that ended with a wait; tasks of the call may still run there."""
 
@@ -155,16 +155,16 @@ class ThreadLease(Executor):
         """Record that the call waits for a thread."""
         call = current_call()
         if call is not None:
-            self._queued_record = call.record
-            call.record.waits_for = THREAD
+            self._queue_wait = call.record, call.record.start_wait(THREAD)
 
     def assign(self, thread: PoolThread) -> bool:
         """Use a thread; return False if no jobs are left. Call it with the pool's lock."""
         jobs = [job for job in self._pending or () if not job.future.cancelled()]
         self._pending = None
-        if self._queued_record is not None:
-            self._queued_record.waits_for = None
-            self._queued_record = None
+        if self._queue_wait is not None:
+            record, wait = self._queue_wait
+            record.end_wait(wait)
+            self._queue_wait = None
         if not jobs or self.pool is None:
             return False
         assignment = self.assignment = ThreadAssignment(self.pool, thread)

@@ -1,5 +1,8 @@
 """Mutable record of a call."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ReferenceType
 
@@ -22,6 +25,32 @@ THREAD = "thread"
 """Value of `CallRecord.waits_for` in the queue for a thread."""
 REMOTE_PREFIX = "server:"
 """Start of `CallRecord.waits_for` during a request to a remote server."""
+MAX_WAITS = 100
+"""Maximum waits of a call that its record keeps. The later ones are counted."""
+
+
+class Wait:
+    """Wait of a call. Times are those of `time.perf_counter`."""
+
+    __slots__ = ("cause", "end", "key", "start")
+
+    def __init__(self, cause: str, key: str | None = None) -> None:
+        self.cause = cause
+        """Cause, as in `CallRecord.waits_for`."""
+        self.key = key
+        """Name that the author gave to the question; None without one."""
+        self.start = perf_counter()
+        self.end: float | None = None
+        """End of the wait; None if it lasts until the end of the call."""
+
+    @property
+    def is_question(self) -> bool:
+        """Return True for a request to the client."""
+        return self.cause != THREAD and not self.cause.startswith(REMOTE_PREFIX)
+
+
+_NO_WAITS: list[Wait] = []
+"""Waits of a record without any. It stays empty."""
 
 
 class CallRecord:
@@ -50,11 +79,17 @@ class CallRecord:
 
     None until it is found and permitted.
     """
-    waits_for: str | None = None
-    """Cause of a wait; None while the call runs its own code.
-
-    The method of a request to the client, `THREAD`, or `REMOTE_PREFIX` with the name of a server.
-    """
+    waits: list[Wait] = _NO_WAITS
+    """First waits of the call, in the order of their start."""
+    wait_count: int = 0
+    """Number of all waits."""
+    conversation_id: str | None = None
+    """Id of the conversation with the client that this call continues or leaves open; None without one."""
+    round: int = 0
+    """Number of this call among the rounds of its conversation, from 1; 0 without a conversation."""
+    response_bytes: int | None = None
+    """Bytes of the encoded result; None for an error."""
+    _open_waits: list[Wait] = _NO_WAITS
     progress: "tuple[float, float | None] | None" = None
     """Progress that the call reported last, and its total."""
     jobs: "list[BackgroundJob] | None" = None
@@ -65,6 +100,41 @@ class CallRecord:
     """Maximum bytes of the answer that the called tool sets; None for the server's limit."""
     answered: bool = False
     """True once the background jobs were taken."""
+
+    @property
+    def waits_for(self) -> str | None:
+        """Cause of the latest wait that goes on; None while the call runs its own code.
+
+        The method of a request to the client, `THREAD`, or `REMOTE_PREFIX` with the name of a server.
+        """
+        latest = self._open_waits[-1:]  # a slice, because another thread may end the wait meanwhile
+        return latest[0].cause if latest else None
+
+    @contextmanager
+    def wait(self, cause: str, key: str | None = None) -> Iterator[None]:
+        """Record a wait for the time of a `with` block."""
+        wait = self.start_wait(cause, key)
+        try:
+            yield
+        finally:
+            self.end_wait(wait)
+
+    def start_wait(self, cause: str, key: str | None = None) -> Wait:
+        """Record the start of a wait. Any thread may end it."""
+        wait = Wait(cause, key)
+        if not self.wait_count:
+            self.waits = []
+            self._open_waits = []
+        self.wait_count += 1
+        if len(self.waits) < MAX_WAITS:
+            self.waits.append(wait)
+        self._open_waits.append(wait)
+        return wait
+
+    def end_wait(self, wait: Wait) -> None:
+        """Record the end of a wait."""
+        wait.end = perf_counter()
+        self._open_waits.remove(wait)
 
     @property
     def replaying(self) -> bool:

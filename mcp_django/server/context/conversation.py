@@ -184,13 +184,11 @@ class LiveConversation:
     async def _send(self, session: ServerSession, request: InputRequest) -> jsonrpc.Response:
         call, timeout = self._call, self._limits.wait
         id = call.server.pending_requests.new_id(session)
-        call.record.waits_for = request.method
         try:
-            return await session.send_request(call.outbox, id, request.method, request.params, timeout=timeout)
+            with call.record.wait(request.method, request.key):
+                return await session.send_request(call.outbox, id, request.method, request.params, timeout=timeout)
         except TimeoutError:
             raise InputUnavailable(f"The client did not answer within {timeout:g} seconds") from None
-        finally:
-            call.record.waits_for = None
 
     async def run_once(self, key: str, run: RunStep, *, durable: bool = False) -> Any:
         self._run_once_keys.claim(key)
@@ -287,6 +285,8 @@ class ReplayConversation:
         self._is_past_replay = False
         self._needs_conversation_id = False
         call.record.conversation = weakref.ref(self)  # weak: avoids a reference cycle
+        if state["round"]:
+            self._record_round(state["flow"])
 
     @property
     def binding(self) -> bytes:
@@ -403,12 +403,25 @@ class ReplayConversation:
         if len(self._recorded) + len(self.pending_requests) > limits.answers:
             raise InputUnavailable(f"The tool sent more than {limits.answers} requests to the client")
 
+        id = state["flow"] or secrets.token_hex(16)
+        self._record_round(id)
+        self._record_questions()
         return {
             **self.get_state(),
-            "flow": state["flow"] or secrets.token_hex(16),
+            "flow": id,
             "round": state["round"] + 1,
             "stale": stale,
         }
+
+    def _record_round(self, id: str) -> None:
+        """Note in the record of the call that it is a round of a conversation."""
+        self._call.record.conversation_id = id
+        self._call.record.round = self._state["round"] + 1
+
+    def _record_questions(self) -> None:
+        """Note the questions that end this round in the record of the call."""
+        for _digest, request in self.pending_requests.values():
+            self._call.record.start_wait(request.method, request.key)
 
     def seal_state(self, payload: dict[str, Any], binding: bytes) -> str:
         """Return a sealed payload that contains the state. Raises InputUnavailable if it is too large."""

@@ -50,12 +50,8 @@ def mark_remote_wait(ctx: Context | None, name: str) -> Iterator[None]:
     if ctx is None:
         yield
         return
-    record = ctx._call.record
-    record.waits_for = f"{REMOTE_PREFIX}{name}"
-    try:
+    with ctx._call.record.wait(f"{REMOTE_PREFIX}{name}"):
         yield
-    finally:
-        record.waits_for = None
 
 
 def wants_progress(ctx: Context) -> bool:

@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from mcp_django.contrib.control_room.models import CallLogEntry, ChainHead
+from mcp_django.contrib.control_room.recording import chain
 from mcp_django.contrib.control_room.recording.chain import verify_chain
 from mcp_django.contrib.control_room.recording.maintenance import delete_old_rows, iter_prune_steps, remove_user
 from mcp_django.contrib.control_room.recording.recorder import CallRecorder
@@ -52,6 +53,11 @@ def test_an_untouched_chain_has_no_problem(rows: list[CallLogEntry]) -> None:
         {"name": "other"},
         {"error_code": 5},
         {"at": timezone.now() - timedelta(minutes=5)},
+        {"transport": "stdio"},
+        {"round": 3},
+        {"response_bytes": 5},
+        {"timeline": "{}"},
+        {"actor_key": "7"},
         {"seal": "1::::"},
         {"seal": "damaged"},
     ],
@@ -107,6 +113,38 @@ def test_retention_and_the_removal_of_a_user_are_no_problem(
 ) -> None:
     assert remove_user(rows[0].user_key) or CallLogEntry.objects.update(principal="removed:x", client="")
     assert find_problems() == []
+
+
+def test_the_removal_of_an_acting_user_lets_nobody_alter_the_caller(rows: list[CallLogEntry]) -> None:
+    CallLogEntry.objects.update(actor_key="removed:x")
+    assert find_problems() == []
+    CallLogEntry.objects.filter(pk=rows[1].pk).update(principal="tests|bob|cli")
+    assert find_problems() == [("altered", f"row {rows[1].pk} does not fit its seal")]
+
+
+def test_rows_of_before_the_later_columns_are_verified_with_those_after_them(
+    rows: list[CallLogEntry], recorder: CallRecorder, caller: BlockingClient
+) -> None:
+    key = chain._derive_keys()[0]
+    previous_at = previous = ""
+    for number, row in enumerate(rows, start=1):  # written as before migration 0008
+        for name, value in chain._DEFAULTS.items():
+            setattr(row, name, value)
+        values = {name: getattr(row, name) for name in chain._ALL_FIELDS}
+        personal = chain._digest(key, [values[name] for name in ("principal", "user_key", "client", "arguments")])
+        fields = [chain._format_time(row.at), *(values[name] for name in chain.FIRST_FIELDS)]
+        digest = chain._digest(key, [*fields, number, previous_at, previous, personal])
+        row.seal = f"{number}:{previous_at}:{previous}:{personal}:{digest}"
+        row.save()
+        previous_at, previous = chain._format_time(row.at), digest
+    recorder._writer._chain = chain.ChainState(len(rows), previous, rows[-1].at)
+    caller.call("greet")
+    recorder.flush()
+    assert find_problems() == []
+    assert CallLogEntry.objects.count() == 5
+
+    CallLogEntry.objects.filter(pk=rows[2].pk).update(conversation="forged")
+    assert find_problems() == [("altered", f"row {rows[2].pk} does not fit its seal")]
 
 
 def test_rows_past_their_retention_may_be_deleted(

@@ -284,6 +284,8 @@ def test_the_lists_are_those_of_the_acting_user(server: Server, received: list[C
     assert "name=secret" in browser.get(build_url()).content.decode()
     assert "name=secret" not in browser.get(build_url(**{"as": "ada"})).content.decode()
     assert "ada" in read_text(post(browser, "whoami", "tools", "ada"), "answer")
+    user, operator = received[-1].principal.user, received[-1].principal.actor
+    assert (user.get_username(), operator.get_username()) == ("ada", "staff")
     assert "staff" in read_text(post(browser, "whoami"), "answer")
     # A tool that the user does not see has no form, so nothing is sent.
     before = len(received)

@@ -12,9 +12,9 @@ from mcp_django.contrib.control_room.options import CallSelection, get_settings
     ("written", "expected"),
     [
         ("all", CallSelection(share=1.0)),
-        ("none", CallSelection(failed=False, slow=False)),
+        ("none", CallSelection(failed=False, slow=False, asked=False)),
         (0.25, CallSelection(share=0.25)),
-        (["failed"], CallSelection(slow=False)),
+        (["failed"], CallSelection(slow=False, asked=False)),
     ],
 )
 def test_calls_are_selected_by_word_share_or_list(settings: Any, written: Any, expected: CallSelection) -> None:

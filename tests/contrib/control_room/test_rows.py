@@ -109,12 +109,17 @@ def test_the_command_counts_before_it_deletes() -> None:
 def test_a_deleted_user_leaves_counts_without_a_name() -> None:
     ada = User.objects.create(username="ada")
     traces = {"principal": f"django|{ada.pk}|token:1", "user_key": str(ada.pk), "client": "Claude 1"}
-    make_record(NOW, arguments='{"country": "Chad"}', **traces)
+    make_record(NOW, arguments='{"country": "Chad"}', timeline="{}", **traces)
+    acted = make_record(NOW, actor_key=str(ada.pk), principal="django|99|")
     make_usage(NOW, **traces)
     make_usage(NOW, principal="django|99|")
     ada.delete()
 
-    values = [*CallLogEntry.objects.values(), *UsageRollup.objects.filter(principal__startswith="removed:").values()]
+    acted.refresh_from_db()
+    assert acted.actor_key.startswith("removed:")
+    assert acted.principal == "django|99|"
+    calls = CallLogEntry.objects.exclude(pk=acted.pk)
+    values = [*calls.values(), *UsageRollup.objects.filter(principal__startswith="removed:").values()]
     assert len(values) == 2
     assert not any(trace in repr(values) for trace in ("Chad", "Claude", traces["principal"]))
     assert UsageRollup.objects.filter(principal="django|99|").exists()

@@ -96,7 +96,7 @@ def test_a_long_call_is_written_cancelled_from_elsewhere_and_removed(monkeypatch
         await report(0)
         assert await LongCall.objects.acount() == 0  # a short call is never written
         flight.call.started_at -= 30
-        flight.call.record.waits_for = "roots/list"
+        flight.call.record.start_wait("roots/list")
         await report(0)
         await report(0)
         [row] = (await sync_to_async(load_running_calls)()).calls

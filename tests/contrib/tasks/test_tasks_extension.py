@@ -12,6 +12,7 @@ from mcp_django.extensions import Call, Extension, ProceedWithCall, Tool
 from mcp_django.protocol import meta
 from mcp_django.protocol.errors import HeaderMismatch, InvalidParams, MethodNotFound, MissingClientCapability
 from mcp_django.protocol.headers import Headers
+from mcp_django.runtime.calls.observer import add_outcome_recorder, remove_outcome_recorder
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.ports import Overloaded
@@ -216,6 +217,25 @@ async def test_a_question_is_answered_by_update(client: TaskClient, gate: Gate) 
 
     await client.update(id, **{key: accept(value=False)})  # TM-31: terminal tasks acknowledge as well
     assert await client.get(id) == done
+
+
+async def test_the_attempts_of_a_task_that_asks_are_one_conversation(client: TaskClient) -> None:
+    found: list[tuple[str | None, list[str]]] = []
+
+    def record(call: Call, *outcome: Any) -> None:
+        if call.record.is_continued:
+            found.append((call.record.conversation_id, [wait.cause for wait in call.record.waits]))
+
+    add_outcome_recorder(record)
+    try:
+        id = (await client.start("confirm", name="a"))["taskId"]
+        (key,) = (await client.until(id, "input_required"))["inputRequests"]
+        await client.update(id, **{key: accept(value=True)})
+        await client.until(id)
+        await client.until((await client.start("export"))["taskId"])
+    finally:
+        remove_outcome_recorder(record)
+    assert found == [(id, ["elicitation/create"]), (id, []), (None, [])]
 
 
 async def test_several_questions_are_answered_one_by_one(client: TaskClient) -> None:  # TM-32, TM-35

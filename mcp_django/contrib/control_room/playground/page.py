@@ -68,7 +68,7 @@ class PlaygroundAdmin(BaseAdmin):
             raise PermissionDenied
         alias, kind = self._read_place(request)
         user = find_acting_user(request, request.GET.get("as", "").strip())
-        principal = build_principal(user)
+        principal = build_principal(user, request.user)
         entries = list_entries(alias, principal, kind)
         entry = next((each for each in entries if each.key == request.GET.get("name")), None)
 

@@ -48,8 +48,14 @@ def find_acting_user(request: HttpRequest, username: str) -> Any:
     return user
 
 
-def build_principal(user: Any) -> DjangoPrincipal:
-    """Return the principal of a user in the playground, with all scopes."""
+def build_principal(user: Any, actor: Any) -> DjangoPrincipal:
+    """Return the principal of a user in the playground, with all scopes. `actor` is the operator."""
     return DjangoPrincipal(
-        issuer=PROJECT_ISSUER, subject=str(user.pk), client_id=KIND, user=user, scopes=ALL_SCOPES, kind=KIND
+        issuer=PROJECT_ISSUER,
+        subject=str(user.pk),
+        client_id=KIND,
+        user=user,
+        scopes=ALL_SCOPES,
+        kind=KIND,
+        actor=actor,
     )

@@ -4,7 +4,11 @@ Each process has a chain of its own. The seal of a row holds its number, the tim
 and two keyed digests: one of the personal values, and one of everything. The last number of a process is kept in a row
 of its own, so a removed end is found as well. The keys are derived from `SECRET_KEY`.
 
-The removal of a user changes personal values only. Retention removes the start of a chain, whose rows are old enough.
+The removal of a user changes personal values only. An acting user has a digest of its own, because it may be removed
+without the caller. Retention removes the start of a chain, whose rows are old enough.
+
+Seals of before migration 0008 have no digest of the acting user, and do not cover the columns of that migration. In
+their rows, these columns are as the migration left them.
 """
 
 import hashlib
@@ -15,6 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.db.models import Q
@@ -27,7 +32,7 @@ from mcp_django.crypto import derive_key
 
 KEY_LABEL = "mcp_django.contrib.control_room.chain"
 PERSONAL_FIELDS = ("principal", "user_key", "client", "arguments")
-OTHER_FIELDS = (
+FIRST_FIELDS = (
     "server",
     "method",
     "name",
@@ -41,10 +46,30 @@ OTHER_FIELDS = (
     "trace_id",
     "process",
 )
+"""Fields that all seals cover, besides the personal ones."""
+LATER_FIELDS: Mapping[str, Any] = MappingProxyType(
+    {
+        "transport": "",
+        "conversation": "",
+        "round": None,
+        "waited_milliseconds": None,
+        "request_bytes": None,
+        "response_bytes": None,
+    }
+)
+"""Further fields of seals with a digest of the acting user, and their values in rows of other seals."""
+LATER_PERSONAL_FIELDS: Mapping[str, Any] = MappingProxyType({"timeline": ""})
+"""Further personal fields of such seals."""
+ACTOR_FIELD = "actor_key"
+ACTOR_DIGEST_CHARACTERS = 24
 UNSEALED = Q(seal="")
 """Condition of rows outside of a chain."""
 RETENTION_SLACK = timedelta(hours=2)
 """Time by which a row may be deleted before the end of its retention."""
+
+
+_DEFAULTS = {ACTOR_FIELD: "", **LATER_FIELDS, **LATER_PERSONAL_FIELDS}
+_ALL_FIELDS = ("at", *PERSONAL_FIELDS, *FIRST_FIELDS, *_DEFAULTS)
 
 
 class Seal(NamedTuple):
@@ -57,15 +82,18 @@ class Seal(NamedTuple):
     """Digest of the row before it; empty for the first row."""
     personal: str
     digest: str
+    actor: str = ""
+    """Digest of the acting user; empty in older seals."""
 
     def __str__(self) -> str:
-        return ":".join((str(self.number), self.previous_at, self.previous, self.personal, self.digest))
+        parts = (str(self.number), *self[1:])
+        return ":".join(parts if self.actor else parts[:-1])
 
     @classmethod
     def parse(cls, text: str) -> "Seal | None":
         """Return the seal of a text; None if it is damaged."""
         parts = text.split(":")
-        if len(parts) != len(cls._fields) or not parts[0].isdecimal():
+        if len(cls._fields) - len(parts) not in (0, 1) or not parts[0].isdecimal():
             return None
         return cls(int(parts[0]), *parts[1:])
 
@@ -82,7 +110,8 @@ class ChainState:
         """Return the seal of the next row, and the state after it."""
         key = _derive_keys()[0]
         at = "" if self.at is None else _format_time(self.at)
-        seal = Seal(self.number + 1, at, self.digest, _digest_personal(key, values), "")
+        seal = Seal(self.number + 1, at, self.digest, "", "", _digest_actor(key, values))
+        seal = seal._replace(personal=_digest_personal(key, values, seal))
         seal = seal._replace(digest=_digest_row(key, values, seal))
         return seal, replace(self, number=seal.number, digest=seal.digest, at=values["at"])
 
@@ -155,12 +184,12 @@ class _ChainVerifier:
             yield self._report("removed", f"rows at the end are missing, up to number {head.number}")
 
     def _is_genuine(self, row: CallLogEntry, seal: Seal) -> bool:
-        values = {name: getattr(row, name) for name in ("at", *PERSONAL_FIELDS, *OTHER_FIELDS)}
+        values = {name: getattr(row, name) for name in _ALL_FIELDS}
+        if not seal.actor and any(values[name] != default for name, default in _DEFAULTS.items()):
+            return False
         for key in self._keys:
-            if not hmac.compare_digest(_digest_row(key, values, seal), seal.digest):
-                continue
-            is_removed = row.principal.startswith(REMOVED_PREFIX)
-            return is_removed or hmac.compare_digest(_digest_personal(key, values), seal.personal)
+            if hmac.compare_digest(_digest_row(key, values, seal), seal.digest):
+                return _has_genuine_people(key, values, seal)
         return False
 
     def _is_kept(self, at: str) -> bool:
@@ -171,13 +200,29 @@ class _ChainVerifier:
         return ChainProblem(kind, self.process, text)
 
 
+def _has_genuine_people(key: bytes, values: Mapping[str, Any], seal: Seal) -> bool:
+    """Return True if the caller and the acting user are those of the seal, or were removed."""
+    is_caller_genuine = values["principal"].startswith(REMOVED_PREFIX) or hmac.compare_digest(
+        _digest_personal(key, values, seal), seal.personal
+    )
+    if not seal.actor or values[ACTOR_FIELD].startswith(REMOVED_PREFIX):
+        return is_caller_genuine
+    return is_caller_genuine and hmac.compare_digest(_digest_actor(key, values), seal.actor)
+
+
 def _digest_row(key: bytes, values: Mapping[str, Any], seal: Seal) -> str:
-    row = [_format_time(values["at"]), *(values[name] for name in OTHER_FIELDS), *seal[:-1]]
-    return _digest(key, row)
+    later = [*(values[name] for name in LATER_FIELDS), seal.actor] if seal.actor else []
+    links = [seal.number, seal.previous_at, seal.previous, seal.personal]
+    return _digest(key, [_format_time(values["at"]), *(values[name] for name in FIRST_FIELDS), *links, *later])
 
 
-def _digest_personal(key: bytes, values: Mapping[str, Any]) -> str:
-    return _digest(key, [values[name] for name in PERSONAL_FIELDS])
+def _digest_personal(key: bytes, values: Mapping[str, Any], seal: Seal) -> str:
+    later = LATER_PERSONAL_FIELDS if seal.actor else ()
+    return _digest(key, [values[name] for name in (*PERSONAL_FIELDS, *later)])
+
+
+def _digest_actor(key: bytes, values: Mapping[str, Any]) -> str:
+    return _digest(key, [_format_time(values["at"]), values["process"], values[ACTOR_FIELD]])[:ACTOR_DIGEST_CHARACTERS]
 
 
 def _digest(key: bytes, values: list[Any]) -> str:

@@ -115,12 +115,13 @@ def delete_old_rows(step: PruneStep) -> int:
 def remove_user(user_key: str) -> int:
     """Replace a user in all rows by a random name; return the number of changed rows.
 
-    Counts stay. Arguments and client names of the user's calls are deleted.
+    Counts stay. Arguments, waits and client names of the user's calls are deleted. The user is replaced as well in the
+    calls of others for whom it acted.
     """
     alias = get_alias()
     changed = 0
     for model, cleared in (
-        (CallLogEntry, {"arguments": "", "client": ""}),
+        (CallLogEntry, {"arguments": "", "timeline": "", "client": ""}),
         (UsageRollup, {"client": ""}),
         (LongCall, {"client": ""}),
     ):
@@ -128,7 +129,8 @@ def remove_user(user_key: str) -> int:
         for principal in rows.order_by().values_list("principal", flat=True).distinct():
             name = REMOVED_PREFIX + secrets.token_hex(8)
             changed += rows.filter(principal=principal).update(principal=name, user_key="", **cleared)
-    return changed
+    acted = CallLogEntry.objects.using(alias).filter(actor_key=user_key)
+    return changed + acted.update(actor_key=REMOVED_PREFIX + secrets.token_hex(8))
 
 
 def remove_deleted_user(sender: type[models.Model], instance: models.Model, **kwargs: Any) -> None:

@@ -30,6 +30,7 @@ from mcp_django.contrib.control_room.recording.entries import (
     CallEntry,
     build_detail,
     get_method,
+    is_question,
 )
 from mcp_django.contrib.control_room.recording.maintenance import maintain_rows, remove_deleted_user
 from mcp_django.contrib.control_room.recording.process_reports import ProcessReporter
@@ -109,15 +110,22 @@ class CallRecorder:
             if not self._is_enabled or type(call.message) is not Request:
                 return
             seconds = perf_counter() - call.started_at
-            if outcome is _OK and seconds < options.slow and not self._selects_all:
+            record = call.record
+            if (
+                outcome is _OK
+                and seconds < options.slow
+                and not self._selects_all
+                and not record.waits
+                and record.conversation_id is None
+            ):
                 detail = None
             else:
-                detail = build_detail(call, error, options) if self._selects(call, outcome, seconds, options) else None
+                is_selected = self._selects(call, outcome, seconds, options)
+                detail = build_detail(call, error, seconds, options) if is_selected else None
 
             entries = self._entries
             if len(entries) >= options.buffer:
                 self._drop_oldest()
-            record = call.record
             is_plain = error is None and not record.is_continued
             method = call.message.method if is_plain else get_method(call, error)
             caller = (call.connection.principal, detail, call.client_info)
@@ -153,6 +161,8 @@ class CallRecorder:
         """Return True if the call gets a row of its own."""
         selection = _get_selection(call, options)
         if (selection.failed and outcome in FAILED_OUTCOMES) or (selection.slow and seconds >= options.slow):
+            return True
+        if selection.asked and is_question(call, outcome):
             return True
         return selection.share >= 1 or (selection.share > 0 and random.random() < selection.share)  # noqa: S311  # a sample
 

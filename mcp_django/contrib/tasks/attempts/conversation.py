@@ -50,6 +50,8 @@ class TaskConversation(ReplayConversation):
         self._question_count = len(stored.inputs)
         self._answer_counts = Counter(row.name for row in stored.inputs if row.answer and not row.is_accepted)
         """Number of answers that the tool has not accepted, by the name of the question."""
+        if stored.inputs:
+            self._record_round(rounds.state["flow"])
 
     async def _parse_response(self, key: str, request: InputRequest, response: Any) -> Any:
         """Return the value of an answer.
@@ -79,6 +81,8 @@ class TaskConversation(ReplayConversation):
         """Return the mark of a suspended attempt. Raises InputUnavailable above the limit of answers."""
         if self._question_count + len(self.pending_requests) > self._limits.answers:
             raise InputUnavailable(f"The tool sent more than {self._limits.answers} requests to the client")
+        self._record_round(self._state["flow"])
+        self._record_questions()
         return InputRequired(resultType=INPUT_REQUIRED)
 
     def build_round(self) -> InputRequired:
