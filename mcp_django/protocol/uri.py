@@ -97,6 +97,11 @@ class UriTemplate:
         self.is_static: bool = not self.variables
         """True if the template matches exactly one URI."""
 
+    @property
+    def query_variables(self) -> tuple[str, ...]:
+        """Names of the variables of the query, each of which may be absent."""
+        return self._query
+
     def __repr__(self) -> str:
         return f"UriTemplate({self.text!r})"
 

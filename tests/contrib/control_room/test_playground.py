@@ -17,6 +17,7 @@ from django.urls import reverse
 from pydantic import BaseModel, Field
 
 from mcp_django import Context, Server, ToolError, wiring
+from mcp_django.contrib.control_room.playground.content_blocks import list_blocks
 from mcp_django.contrib.control_room.playground.principals import has_no_more_rights
 from mcp_django.observability import Call
 from mcp_django.runtime.calls.observer import add_outcome_recorder, remove_outcome_recorder
@@ -100,9 +101,21 @@ def server(change: Callable[..., None]) -> Iterator[Server]:
     async def read_one() -> str:
         return "the first note"
 
-    @server.resource("notes://by/{name}")
-    async def read_note(name: str) -> str:
+    @server.resource("notes://by/{name}{?of,on}")
+    async def read_note(name: str, of: str = "", on: str = "") -> str:
         return f"note {name}"
+
+    @server.completion("welcome", "name")
+    async def complete_name(value: str, arguments: dict[str, str]) -> list[str]:
+        return [
+            f"{name} {arguments.get('place', '')}".strip()
+            for name in ("Ada", "Alan", "Grace")
+            if name.startswith(value)
+        ]
+
+    @server.completion("notes://by/{name}{?of,on}", "name")
+    async def complete_note(value: str) -> list[str]:
+        return ["a<b>"]
 
     yield server
     for tool in list(registry.tools):
@@ -113,15 +126,16 @@ def server(change: Callable[..., None]) -> Iterator[Server]:
         registry.remove("resource", resource.key)
     for template in list(registry.templates):
         registry.remove("template", template.key)
+    registry.completers.clear()
 
 
 @pytest.fixture
 def received() -> Iterator[list[Call]]:
-    """Calls that the server received, lists excluded."""
+    """Calls that the server received, without those for lists."""
     received: list[Call] = []
 
     def record(call: Call, outcome: Any, error: Any) -> None:
-        if not call.method.endswith("list"):
+        if not call.method.endswith(("list", "discover")):
             received.append(call)
 
     add_outcome_recorder(record)
@@ -205,7 +219,8 @@ def read_text(page: str, id: str) -> str:
         ("tools", "write", {"name": "x", "_confirmed": "on"}, {"name": "write", "arguments": {"name": "x"}}),
         ("prompts", "welcome", {"name": "Ada"}, {"name": "welcome", "arguments": {"name": "Ada"}}),
         ("resources", "notes://one", {"uri": "notes://one"}, {"uri": "notes://one"}),
-        ("resources", "notes://by/{name}", {"uri": "notes://by/x"}, {"uri": "notes://by/x"}),
+        ("resources", "notes://by/{name}{?of,on}", {"name": "a b", "on": "1"}, {"uri": "notes://by/a%20b?on=1"}),
+        ("resources", "notes://by/ada", {"uri": "notes://by/ada"}, {"uri": "notes://by/ada"}),
     ],
 )
 def test_each_form_sends_exactly_the_message_that_the_page_shows(
@@ -222,7 +237,10 @@ def test_each_form_sends_exactly_the_message_that_the_page_shows(
 
 
 def test_results_are_rendered_and_escaped(browser: Client) -> None:
-    assert f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}" in post(browser, "draw")
+    page = post(browser, "draw")
+    assert f'data-base64="{base64.b64encode(PIXEL).decode()}"' in page
+    assert f"image/png, {len(PIXEL)}\N{NO-BREAK SPACE}bytes" in page
+    assert '"data:' not in page
     page = post(browser, "fail", why="x")
     assert "The tool failed" in page
     assert "No &lt;b&gt;x&lt;/b&gt;" in page
@@ -349,3 +367,23 @@ def test_the_call_can_be_copied_without_a_secret(browser: Client) -> None:
         source = read_text(page, f"copy-{name}")
         compile(source, name, "exec")
         assert "call_tool('repeat', {'text'" in source
+
+
+def test_parts_of_results_have_the_way_to_their_bytes_and_resources() -> None:
+    data = base64.b64encode(b"<svg/>").decode()
+    blocks = list_blocks(
+        {
+            "content": [
+                {"type": "image", "data": data, "mimeType": "image/svg+xml"},
+                {"type": "audio", "data": data, "mimeType": "audio/wav"},
+                {"type": "image", "data": "?", "mimeType": "image/png"},
+                {"type": "resource_link", "uri": "notes://one", "name": "one"},
+                {"type": "resource", "resource": {"uri": "notes://pdf", "blob": data, "mimeType": "application/pdf"}},
+                {"type": "resource", "resource": {"uri": "notes://text", "text": "t"}},
+                {"type": "future", "x": 1},
+            ]
+        }
+    )
+    assert [block.kind for block in blocks] == ["file", "audio", "text", "link", "file", "resource", "json"]
+    assert [block.uri for block in blocks] == ["", "", "", "notes://one", "notes://pdf", "notes://text", ""]
+    assert (blocks[4].file_name, blocks[4].size) == ("result.pdf", 6)

@@ -214,7 +214,7 @@ def test_every_tool_of_the_fixtures_has_a_form_that_sends_what_is_filled_in(
     browser.force_login(boss)
     seen: set[str] = set()
     for alias in settings.MCP["SERVERS"]:
-        for number, entry in enumerate(list_entries(alias, build_principal(boss), KINDS["tools"])):
+        for number, entry in enumerate(list_entries(alias, build_principal(boss, boss), KINDS["tools"])):
             if (text := json.dumps([entry.key, entry.raw["inputSchema"]])) in seen:
                 continue
             seen.add(text)

@@ -24,6 +24,7 @@ from mcp_django.management.inspection import ALLOWED, InspectedPrimitive, inspec
 from mcp_django.models import PersonalAccessToken
 from mcp_django.wiring.authorization import create_scope_filter
 
+ACCESS_PERMISSION = "mcp_control_room.view_access"
 MAX_COLUMNS = 8
 MAX_REVERSE_CALLERS = 100
 KIND_LABELS = {
@@ -157,6 +158,11 @@ def build_table(choice: dict[str, Any]) -> AccessTable:
     callers += [(f"{token.user}: {token.name}", build_token_principal(token)) for token in choice["token"]]
     columns = [_build_column(server, label, principal) for label, principal in callers[:limit]]
     return AccessTable(columns, _build_rows(columns, name), len(callers) > limit)
+
+
+def list_hidden(alias: str, principal: DjangoPrincipal) -> list[InspectedPrimitive]:
+    """Return the primitives that are not in the caller's lists. Raises MCPError, Overloaded."""
+    return [one for one in inspect_server(wiring.get_server(alias), principal) if not one.is_listed]
 
 
 def iter_csv_rows(table: AccessTable) -> Iterator[list[str]]:

@@ -18,7 +18,7 @@ from mcp_django import wiring
 from mcp_django.admin.base import BaseAdmin
 from mcp_django.contrib.control_room.export import build_csv_response
 from mcp_django.contrib.control_room.models import ControlRoom
-from mcp_django.contrib.control_room.pages.access import AccessForm, build_table, iter_csv_rows
+from mcp_django.contrib.control_room.pages.access import ACCESS_PERMISSION, AccessForm, build_table, iter_csv_rows
 from mcp_django.contrib.control_room.pages.callers import load_callers
 from mcp_django.contrib.control_room.pages.figures import SpanFigures, load_figures
 from mcp_django.contrib.control_room.pages.line_charts import LineChart, Series
@@ -111,7 +111,7 @@ class ControlRoomAdmin(BaseAdmin):
 
     def has_access_permission(self, request: HttpRequest) -> bool:
         """Return True if the user may see the rights of others."""
-        return request.user.has_perm(f"{self.opts.app_label}.view_access")
+        return request.user.has_perm(ACCESS_PERMISSION)
 
     def running_view(self, request: HttpRequest) -> HttpResponse:
         """Return the part of the page with the running calls and the processes."""

@@ -73,6 +73,11 @@ class Argument:
         return self.schema.get("format") == "password" or self.schema.get("writeOnly") is True
 
     @property
+    def is_plain(self) -> bool:
+        """True for scalars, choices, and lists of them."""
+        return self.type in SCALARS or self.choices is not None or bool(self.item_type or self.item_choices)
+
+    @property
     def choices(self) -> list[AllowedValue] | None:
         """Allowed values, or None."""
         found = _find_choices(self.schema)

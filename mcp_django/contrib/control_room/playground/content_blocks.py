@@ -1,8 +1,12 @@
-"""Content of results, for the page: text, JSON, images, audio, and resources."""
+"""Content of results for the page: text, JSON, media, files and resources.
+
+The page has no `data:` URLs, which a strict Content-Security-Policy blocks: its script decodes the bytes of media.
+"""
 
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
+from mimetypes import guess_extension
 from typing import Any, NamedTuple
 
 from mcp_django.contrib.control_room.playground.messages import format_json
@@ -11,17 +15,32 @@ IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Types of images that are shown. SVG is not among them, because it may hold scripts."""
 AUDIO_TYPES = frozenset({"audio/mpeg", "audio/ogg", "audio/wav", "audio/webm", "audio/mp4"})
 MAX_SHOWN_BYTES = 4 * 1024 * 1024
-"""Maximum bytes of an image or of audio on the page."""
+"""Maximum bytes of an image, of audio or of a file on the page."""
 
 
 class ContentBlock(NamedTuple):
     """Part of a result."""
 
     kind: str
-    """"text", "json", "image", "audio" or "resource"."""
+    """"text", "json", "image", "audio", "file", "resource" or "link"."""
     text: str
-    """Text, or a data URL of an image or of audio."""
+    """Text; base64 of an image, of audio or of a file."""
     title: str = ""
+    uri: str = ""
+    """URI of a resource, which the page can open."""
+    media_type: str = ""
+    size: int = 0
+    """Size in bytes of an image, of audio or of a file."""
+
+    @property
+    def is_media(self) -> bool:
+        """True for bytes."""
+        return self.kind in ("image", "audio", "file")
+
+    @property
+    def file_name(self) -> str:
+        """Name under which the bytes are saved."""
+        return f"result{guess_extension(self.media_type) or '.bin'}"
 
 
 def list_blocks(result: Mapping[str, Any]) -> list[ContentBlock]:
@@ -46,24 +65,30 @@ def _build_block(block: Mapping[str, Any]) -> ContentBlock:
         return ContentBlock("text", str(block.get("text", "")), title)
     if kind in ("image", "audio"):
         return _build_media(str(kind), block.get("data"), block.get("mimeType"), title)
+    if kind == "resource_link":
+        name = title or str(block.get("name", ""))
+        return ContentBlock("link", str(block.get("description", "")), name, str(block.get("uri", "")))
     if kind == "resource":
-        resource = block.get("resource", {})
-        title = str(resource.get("uri", title))
-        if "text" in resource:
-            return ContentBlock("resource", str(resource["text"]), title)
-        media = str(resource.get("mimeType", "")).partition("/")[0]
-        if media in ("image", "audio"):
-            return _build_media(media, resource.get("blob"), resource.get("mimeType"), title)
+        return _build_resource(block.get("resource", {}))
     return ContentBlock("json", format_json(block), title)
 
 
-def _build_media(kind: str, data: Any, media_type: Any, title: str) -> ContentBlock:
-    """Return an image or audio; its size as text if it cannot be shown."""
-    allowed = IMAGE_TYPES if kind == "image" else AUDIO_TYPES
+def _build_resource(resource: Mapping[str, Any]) -> ContentBlock:
+    uri, media_type = str(resource.get("uri", "")), str(resource.get("mimeType", ""))
+    if "text" in resource:
+        return ContentBlock("resource", str(resource["text"]), uri, uri, media_type)
+    kind = media_type.partition("/")[0]
+    return _build_media(kind, resource.get("blob"), media_type, uri, uri)
+
+
+def _build_media(kind: str, data: Any, media_type: Any, title: str, uri: str = "") -> ContentBlock:
+    """Return an image, audio or a file; its size as text if it is too large for the page."""
     try:
         size = len(base64.b64decode(str(data), validate=True))
     except (binascii.Error, ValueError):
-        return ContentBlock("text", f"{media_type}: invalid base64", title)
-    if media_type not in allowed or size > MAX_SHOWN_BYTES:
-        return ContentBlock("text", f"{media_type}, {size} bytes", title)
-    return ContentBlock(kind, f"data:{media_type};base64,{data}", title)
+        return ContentBlock("text", f"{media_type}: invalid base64", title, uri)
+    if size > MAX_SHOWN_BYTES:
+        return ContentBlock("text", f"{media_type}, {size} bytes", title, uri)
+    shown = {"image": IMAGE_TYPES, "audio": AUDIO_TYPES}.get(kind, frozenset())
+    kind = kind if media_type in shown else "file"
+    return ContentBlock(kind, str(data), title, uri, str(media_type), size)

@@ -3,28 +3,32 @@
 The server keeps no state: everything is in the URL and the form.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.http import urlencode
 from django.utils.text import capfirst
-from django.utils.translation import gettext as _
 
 from mcp_django import wiring
 from mcp_django.admin.base import BaseAdmin
-from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.control_room.models import Playground
-from mcp_django.contrib.control_room.playground.messages import format_json
+from mcp_django.contrib.control_room.pages.access import ACCESS_PERMISSION
+from mcp_django.contrib.control_room.playground.entry_forms import build_form_context, parse_arguments
+from mcp_django.contrib.control_room.playground.links import build_call_link, build_preview_link, remove_secrets
 from mcp_django.contrib.control_room.playground.primitives import (
     KINDS,
-    URI_SCHEMA,
     Kind,
-    ListedPrimitive,
+    build_list_rows,
+    find_entry,
     list_entries,
+    list_hidden_entries,
+    list_kinds,
+    load_capabilities,
 )
 from mcp_django.contrib.control_room.playground.principals import (
     ACT_PERMISSION,
@@ -34,7 +38,13 @@ from mcp_django.contrib.control_room.playground.principals import (
     is_playground_enabled,
 )
 from mcp_django.contrib.control_room.playground.runs import SHOW, RunTarget, build_run_context
-from mcp_django.contrib.control_room.playground.schema_forms import PREFIX, ArgumentsForm, build_filled_form, read_json
+from mcp_django.contrib.control_room.playground.schema_forms import ArgumentsForm, build_filled_form
+from mcp_django.contrib.control_room.playground.suggestions import (
+    SUGGEST,
+    can_suggest,
+    load_suggestions,
+    offer_suggestions,
+)
 
 SEND, SEND_JSON = "send", "send_json"
 
@@ -69,14 +79,21 @@ class PlaygroundAdmin(BaseAdmin):
         alias, kind = self._read_place(request)
         user = find_acting_user(request, request.GET.get("as", "").strip())
         principal = build_principal(user, request.user)
+        capabilities = load_capabilities(alias, principal)
         entries = list_entries(alias, principal, kind)
-        entry = next((each for each in entries if each.key == request.GET.get("name")), None)
+        entry = find_entry(entries, kind, request.GET.get("name"))
 
         context = self._build_page_context(request, alias, kind, user)
-        context |= {"entries": entries, "entry": entry}
+        hidden = (
+            list_hidden_entries(alias, principal, kind, entries) if request.user.has_perm(ACCESS_PERMISSION) else []
+        )
+        rows = build_list_rows(entries, hidden, context["filter_text"])
+        context |= {"kinds": list_kinds(capabilities), "list_rows": rows, "entries": entries, "entry": entry}
         if entry is not None:
-            context |= self._build_entry_context(request, alias, principal, entry, kind)
-        response = TemplateResponse(request, "mcp_control_room/playground.html", context | (extra_context or {}))
+            context |= self._build_entry_context(request, RunTarget(alias, principal, kind, entry), capabilities)
+        response: HttpResponse = context.get("response") or TemplateResponse(
+            request, "mcp_control_room/playground.html", context | (extra_context or {})
+        )
         response["Cache-Control"] = "no-store"
         return response
 
@@ -88,56 +105,65 @@ class PlaygroundAdmin(BaseAdmin):
         return alias, KINDS.get(request.GET.get("kind", ""), KINDS["tools"])
 
     def _build_page_context(self, request: HttpRequest, alias: str, kind: Kind, user: Any) -> dict[str, Any]:
-        query = {"server": alias, "as": user.get_username()}
         return self.build_context(
             request,
             title=capfirst(str(self.opts.verbose_name)),
             home_url=reverse(f"{self.admin_site.name}:index"),
             server=alias,
             servers=wiring.list_aliases(),
-            kind=kind.name,
-            kinds=[(name, f"?{urlencode({**query, 'kind': name})}") for name in KINDS],
+            kind=kind,
             acting_name=user.get_username(),
             may_act=request.user.has_perm(ACT_PERMISSION),
-            query=urlencode({**query, "kind": kind.name}),
+            query=urlencode({"server": alias, "as": user.get_username()}),
+            filter_text=request.GET.get("q", "").strip(),
         )
 
     def _build_entry_context(
-        self, request: HttpRequest, alias: str, principal: DjangoPrincipal, entry: ListedPrimitive, kind: Kind
+        self, request: HttpRequest, target: RunTarget, capabilities: Mapping[str, Any]
     ) -> dict[str, Any]:
-        schema = entry.build_schema()
-        start = str(entry.raw.get("uri") or entry.raw.get("uriTemplate") or "")
-        initial = {f"{PREFIX}uri": start} if schema is URI_SCHEMA else {}
+        entry = target.entry
         act = request.POST.get("act", "") if request.method == "POST" else ""
-        form = ArgumentsForm(schema, request.POST if act in (SHOW, SEND) else None, initial=initial)
-        context: dict[str, Any] = {"form": form, "schema": format_json(schema)}
-        arguments = self._read_arguments(request, act, form, context)
+        suggested = request.POST.get(SUGGEST)
+        context = build_form_context(request, entry, is_typed=act in (SHOW, SEND) or suggested is not None)
+        context |= self._build_link_context(request, target, {})
+        form: ArgumentsForm = context["form"]
+        if can_suggest(entry, capabilities):
+            found = load_suggestions(target.alias, target.principal, entry, form, suggested)
+            if request.headers.get("Accept") == "application/json":
+                return {"response": JsonResponse({"values": found.get(suggested or "", [])})}
+            offer_suggestions(form, found)
+        try:
+            arguments = self._read_arguments(request, act, form)
+            params = {} if arguments is None else entry.build_params(arguments)
+        except ValueError as problem:
+            return context | {"error": str(problem), "arguments": request.POST.get("arguments", "")}
         if arguments is None:
             return context
 
-        context |= build_run_context(request, RunTarget(alias, principal, kind, entry), arguments)
+        context |= self._build_link_context(request, target, arguments)
+        context |= {"uri": params["uri"]} if entry.template is not None else {}
+        context |= build_run_context(request, target, arguments)
         if act == SEND_JSON:
-            context["form"] = form = build_filled_form(schema, arguments) or form
+            context["form"] = form = build_filled_form(entry.build_schema(), arguments) or form
         if form.is_bound and "exchange" in context:
             form.add_server_errors(context["exchange"].error_text)
         return context
 
-    def _read_arguments(
-        self, request: HttpRequest, act: str, form: ArgumentsForm, context: dict[str, Any]
-    ) -> dict[str, Any] | None:
-        """Return the arguments of a POST; None without valid ones."""
+    def _build_link_context(self, request: HttpRequest, target: RunTarget, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the links to the entry, to the call, and to the preview of an app."""
+        alias, principal, kind, entry = target
+        query = {"server": alias, "kind": kind.name, "as": principal.user.get_username(), "name": entry.key}
+        schema = entry.build_schema()
+        context: dict[str, Any] = {"entry_url": f"?{urlencode(query)}"}
+        if arguments or request.method == "POST":
+            context["call_link"] = build_call_link(query, schema, arguments)
+        if entry.app_uri is not None:
+            context["acts_alone"] = principal.user.pk == request.user.pk
+            context["preview_link"] = build_preview_link(request, alias, entry.key, remove_secrets(schema, arguments))
+        return context
+
+    def _read_arguments(self, request: HttpRequest, act: str, form: ArgumentsForm) -> dict[str, Any] | None:
+        """Return the arguments of a POST; None without valid ones. Raises InvalidArguments."""
         if act in (SHOW, SEND):
             return form.build_arguments() if form.is_valid() else None
-        if act != SEND_JSON:
-            return None
-        text = request.POST.get("arguments", "")
-        context["arguments"] = text
-        try:
-            arguments = read_json(text)
-        except ValueError as problem:
-            context["error"] = _("This is not valid JSON: %(problem)s") % {"problem": problem}
-            return None
-        if not isinstance(arguments, dict):
-            context["error"] = _("The arguments must be a JSON object.")
-            return None
-        return arguments
+        return parse_arguments(request.POST.get("arguments", "")) if act == SEND_JSON else None
