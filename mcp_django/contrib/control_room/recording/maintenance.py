@@ -14,6 +14,7 @@ from django.contrib.auth import get_user_model
 from django.db import models
 from django.utils import timezone
 
+from mcp_django.auth.principal import PROJECT_ISSUER
 from mcp_django.contrib.control_room.models import (
     REMOVED_PREFIX,
     CallLogEntry,
@@ -139,8 +140,30 @@ def remove_deleted_user(sender: type[models.Model], instance: models.Model, **kw
         remove_user(str(instance.pk))
 
 
+def remove_deleted_users(now: datetime | None = None) -> None:
+    """Remove the deleted users that are in rows of the last hours.
+
+    A process writes its calls a few seconds late, so a row may come after the deletion of its user. Callers of other
+    issuers are left out: their users need no rows.
+    """
+    since = (now or timezone.now()) - timedelta(hours=MAX_LATE_HOURS)
+    alias = get_alias()
+    keys: set[str] = set()
+    for rows in (
+        UsageRollup.objects.using(alias).filter(start__gte=since),
+        CallLogEntry.objects.using(alias).filter(at__gte=since),
+    ):
+        users = rows.filter(principal__startswith=f"{PROJECT_ISSUER}|").exclude(user_key="").order_by()
+        keys.update(users.values_list("user_key", flat=True).distinct())
+    model = get_user_model()
+    found = model._default_manager.filter(pk__in=keys).values_list("pk", flat=True)
+    for key in keys - set(map(str, found)):
+        remove_user(key)
+
+
 def maintain_rows() -> None:
-    """Sum the last hours and days, and delete old rows."""
+    """Sum the last hours and days, delete old rows, and remove deleted users."""
     merge_rollups()
+    remove_deleted_users()
     for step in iter_prune_steps():
         delete_old_rows(step)

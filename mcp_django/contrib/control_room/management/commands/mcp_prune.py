@@ -10,6 +10,7 @@ from mcp_django.contrib.control_room.recording.maintenance import (
     delete_old_rows,
     iter_prune_steps,
     merge_rollups,
+    remove_deleted_users,
 )
 
 
@@ -28,6 +29,7 @@ class Command(BaseCommand):
         """Sum first, so that no minute is deleted before its hour has it."""
         if not options["dry_run"]:
             merge_rollups()
+            remove_deleted_users()
         for step in iter_prune_steps():
             count = count_old_rows(step) if options["dry_run"] else delete_old_rows(step)
             verb = "would be deleted" if options["dry_run"] else "deleted"
