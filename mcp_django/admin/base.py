@@ -1,7 +1,7 @@
 """Base classes of the admin pages: rights, search, links, filters, actions on a row."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,10 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at r
     def report_count(self, request: HttpRequest, text: str, count: int) -> None:
         """Show how many rows an action has changed."""
         self.message_user(request, text % count, messages.SUCCESS if count else messages.WARNING)
+
+    def list_figures(self) -> "Sequence[tuple[Any, Any]]":
+        """Return labels and values about all rows, for overviews. Most models have none."""
+        return ()
 
     def get_warnings(self, row: Any) -> Iterator[str]:
         """Yield warnings for the user who saved the row."""

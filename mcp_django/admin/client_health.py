@@ -164,7 +164,7 @@ class ClientHealthAdmin(BaseAdmin):
             raise PermissionDenied
 
         is_setting_usable = is_usable()
-        servers = self._build_overviews(request.user) if is_setting_usable else []
+        servers = self.load_overviews(request.user) if is_setting_usable else []
         context = self.build_context(
             request,
             messages=_assign_messages(request, servers),
@@ -210,7 +210,8 @@ class ClientHealthAdmin(BaseAdmin):
             level, text = messages.ERROR, format_html(failure, alias=result.alias, detail=detail)
         self.message_user(request, text, level, extra_tags=f"{CHECK_TAG}{result.alias}")
 
-    def _build_overviews(self, user: Any) -> list[ServerOverview]:
+    def load_overviews(self, user: Any) -> list[ServerOverview]:
+        """Return the servers of the setting, as `user` may use them. Runs two statements."""
         tokens = {
             (token.alias, token.server, token.user_id is not None): token
             for token in ClientToken.objects.filter(Q(user=user) | Q(user=None))

@@ -146,6 +146,11 @@ class ToolPolicyAdmin(RuleAdmin):
         if not self._find_matching_tools(row):
             yield str(_("No registered tool matches this name. Tools of providers may match."))
 
+    def find_policies(self, server: str, tool: str) -> list[ToolPolicy]:
+        """Return the policies that apply to a tool of a server."""
+        rows = ToolPolicy.objects.filter(server__in=("", server))
+        return [row for row in rows if fnmatchcase(tool, row.tool)]
+
     def _find_matching_tools(self, row: ToolPolicy) -> list[str]:
         return [name for name in _get_tool_names(row.server) if fnmatchcase(name, row.tool)]
 

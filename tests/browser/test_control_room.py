@@ -1,5 +1,6 @@
 """The control room in a browser, under a strict policy: narrow and wide, light and dark, live."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,12 +10,18 @@ from playwright.sync_api import Page, expect
 from pytest_django.fixtures import Settings
 
 from mcp_django.contrib import control_room
+from mcp_django.contrib.control_room.models import LongCall
+from tests.browser.keyboard import Keyboard
 from tests.browser.test_strict_policy import OF_DJANGO, boss, check, page, site_url, strict_server
 from tests.contrib.control_room.test_rows import make_record, make_rollup, make_usage
 from tests.contrib.control_room.test_running_calls import make_long_call, make_process
 
 __all__ = ["boss", "page", "site_url", "strict_server"]
 ROOM = "/admin/mcp_control_room/controlroom/"
+HIDE = """hidden => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
 
 
 @pytest.fixture
@@ -26,7 +33,7 @@ def room(page: Page, settings: Settings) -> Page:
     for past in range(20):
         make_rollup(now - timedelta(minutes=past), count=past + 3, name=f"a_tool_with_a_long_name_{past % 3}")
     make_rollup(now - timedelta(minutes=2), count=2, outcome="bug")
-    make_process("web-1:1")
+    make_process("web-1:1", age=-3600)  # it never falls silent in a slow test
     make_process("web-2:2", age=60)
     make_long_call(process="web-1:1", progress=2, progress_total=3, client="a-client 1.0")
     make_usage(now.replace(minute=0), client="a-client", user_key="1")
@@ -39,36 +46,64 @@ def test_the_room_is_usable_and_live(room: Page) -> None:
     room.goto(ROOM)
     room.locator("#chart-1-table summary").click()
     check(room, ignored=OF_DJANGO)
-    expect(room.get_by_role("alert")).to_contain_text("web-2:2")
+    expect(room.get_by_role("alert").filter(has_text="web-2:2")).to_be_visible()
     room.get_by_role("link", name="a_tool_with_a_long_name_0").click()
-    room.get_by_text("5d1f09c2").wait_for()
+    room.get_by_text("5d1f09c2").first.wait_for()
     check(room, ignored=OF_DJANGO)
     room.goto(f"{ROOM}access/?server=default&users=boss")
     room.locator("#access summary").first.click()
     check(room, ignored=OF_DJANGO)
     room.goto(ROOM)
     room.locator("#chart-2-table summary").click()
-    room.locator("#processes summary").click()
+    cancel = room.get_by_role("button", name="survey")
+    cancel.focus()
 
     make_rollup(timezone.now().replace(second=0, microsecond=0), count=1000, process="b")
     room.clock.run_for(6000)
-    expect(room.locator("[data-tile=calls] strong")).to_contain_text("1.252")
+    expect(room.locator("[data-tile=calls]")).to_contain_text("1.252")
     assert room.locator("#chart-2-table").evaluate("it => it.open")
-    assert not room.locator("#processes").evaluate("it => it.open")
+    expect(cancel).to_be_focused()
 
     live = room.locator("[data-live]")
     room.context.set_offline(True)
     room.clock.run_for(6000)
     expect(live).to_have_class("room-live lost")
+    room.clock.run_for(20_000)
+    expect(live).to_contain_text(re.compile(r"\b2\d s"))
     room.context.set_offline(False)
     room.clock.run_for(6000)
     expect(live).to_have_class("room-live")
 
-    live.get_by_role("button").press("Enter")
     requests = []
     room.on("request", lambda request: requests.append(request.url))
+    room.evaluate(HIDE, True)
     room.clock.run_for(20_000)
     assert requests == []
+    room.evaluate(HIDE, False)
+    room.clock.run_for(1000)
+    assert requests
+    live.get_by_role("button").press("Enter")
+    requests.clear()
+    room.clock.run_for(20_000)
+    assert requests == []
+
+
+def test_a_call_is_cancelled_by_keyboard_on_a_phone(room: Page) -> None:
+    room.set_viewport_size({"width": 390, "height": 844})
+    room.goto(ROOM)
+    keys = Keyboard(room)
+    skip = room.locator(".room-skip")
+    skip.focus()
+    keys.press("Enter")
+    expect(room.locator("#running-title")).to_be_focused()
+    for _stop in range(3):
+        if keys.next()["tag"] == "button":
+            break
+    box = room.locator("button:focus").bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
+    keys.submit()
+    assert LongCall.objects.get().cancelled is not None
 
 
 def test_the_playground_is_usable(room: Page, settings: Settings) -> None:

@@ -1,20 +1,16 @@
 """Command that adds this project's servers to the configuration of MCP clients."""
 
-import json
 import os
 import re
-import shlex
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from mcp_django.conf import get_settings
 from mcp_django.conf.options import ServerSettings
-from mcp_django.management.client_config import jsonc, toml_text
 from mcp_django.management.client_config.agent_skill import (
     SKILL_NAME,
     ChangedSkill,
@@ -30,11 +26,11 @@ from mcp_django.management.client_config.catalogue import (
     TokenSource,
     UnsupportedConfiguration,
 )
+from mcp_django.management.client_config.connection_texts import FORMATS, build_client_name, format_claude_command
 from mcp_django.management.client_config.safe_file import SafeFile
 from mcp_django.management.command_options import add_server_option
 
 SETTINGS_VARIABLE = "DJANGO_SETTINGS_MODULE"
-FORMATS: dict[str, ModuleType] = {"json": jsonc, "toml": toml_text}
 
 
 class Command(BaseCommand):
@@ -74,7 +70,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         client, described = CLIENT_PROGRAMS[options["client"]], get_settings().servers[options["server"]]
-        name = options["name"] or re.sub(r"[^A-Za-z0-9_-]+", "-", described.name).strip("-") or "django"
+        name = options["name"] or build_client_name(described)
         path: Path | None = options["file"] or client.path(_get_project_directory())
 
         if options["skills"]:
@@ -124,7 +120,7 @@ class Command(BaseCommand):
         self.stderr.write(f"Put this into {path or 'the file of your client'}, or use --write:", style_func=str)
         self.stdout.write(FORMATS[client.format].put("", client.section, name, entry).rstrip("\n"))
         if client is CLIENT_PROGRAMS["claude-code"]:
-            self.stderr.write(f"Or, only for yourself:\n{_format_claude_command(name, entry)}", style_func=str)
+            self.stderr.write(f"Or, only for yourself:\n{format_claude_command(name, entry)}", style_func=str)
 
     def _write(
         self, client: ClientProgram, name: str, entry: dict[str, Any], path: Path | None, *, private: bool
@@ -237,7 +233,3 @@ def _describe_rights(options: dict[str, Any]) -> str:
     name = get_settings().local_user
     acting = f"It acts as the user {name}. " if name else ""
     return f"The client gets all rights: every tool, without permission checks. {acting}Use --user NAME to limit it."
-
-
-def _format_claude_command(name: str, entry: dict[str, Any]) -> str:
-    return f"claude mcp add-json {shlex.quote(name)} {shlex.quote(json.dumps(entry, ensure_ascii=False))}"

@@ -15,7 +15,7 @@ from mcp_django.conf.readers import Count, Seconds, WrongValue, find_closest
 ADMINS = "admins"
 DEFAULT_LIMITS: Mapping[str, float] = MappingProxyType(
     {
-        "errors": 0.1,
+        "errors": 0.05,
         "bugs": 0.0,
         "slow": 15.0,
         "oldest_call": 300.0,

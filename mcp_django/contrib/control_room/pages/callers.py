@@ -8,18 +8,29 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
-from django.db.models import Count, Max, Q, Sum, Window
+from django.db.models import Count, Max, Q, QuerySet, Sum, Window
 
 from mcp_django.auth.authorization.scopes import PERSONAL_CLIENT_PREFIX
 from mcp_django.conf import get_settings
 from mcp_django.contrib.control_room.models import OTHER_NAMES, UsageRollup
 from mcp_django.contrib.control_room.recording.writer import get_alias
-from mcp_django.models import PersonalAccessToken, Session
+from mcp_django.models import PersonalAccessToken, ResourceSubscription, Session
 from mcp_django.protocol.display_text import clean_line
-from mcp_django.runtime.sessions.activity import ReportedCaller, get_reported_callers
+from mcp_django.runtime.sessions.activity import ReportedCaller, get_reported_activity, get_reported_callers
 
 MAX_SHOWN_CALLERS = 50
+MAX_SHOWN_SESSIONS = 5
+"""Open sessions that a caller's row names."""
 MAX_CLIENT_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """Session that a caller has open."""
+
+    pk: int
+    client: str
+    """Name and version of the client, and the revision."""
 
 
 @dataclass(slots=True)
@@ -37,13 +48,25 @@ class CallerFigures:
     """Start of the last hour with a call."""
     last_active: datetime | None
     """Time of the last call of the last minutes; None if there was none."""
-    sessions: list[str] = field(default_factory=list)
-    """Names and revisions of the clients with an open session."""
+    token: PersonalAccessToken | None = None
+    """Token of the caller, if it is a personal access token that still exists."""
+    sessions: list[OpenSession] = field(default_factory=list)
+    """Open sessions, the latest first."""
 
     @property
     def failed_percent(self) -> float:
         """Share of failed calls in percent."""
         return 100 * self.failed / self.count if self.count else 0.0
+
+    @property
+    def shown_sessions(self) -> list[OpenSession]:
+        """Open sessions that the row names."""
+        return self.sessions[:MAX_SHOWN_SESSIONS]
+
+    @property
+    def hidden_sessions(self) -> int:
+        """Number of further open sessions."""
+        return len(self.sessions) - len(self.shown_sessions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +75,8 @@ class CallerList:
 
     rows: list[CallerFigures]
     total: int
+    with_session: int
+    """Number of callers that have a session open now."""
     since: datetime
     """Start of the first hour. Callers are counted by the hour."""
 
@@ -61,38 +86,68 @@ class CallerList:
         return self.total - len(self.rows)
 
 
+@dataclass(frozen=True, slots=True)
+class StreamCounts:
+    """Open streams and subscriptions of the sessions, in all processes."""
+
+    streams: int
+    """Number of open streams that belong to a session and to no call, some seconds old."""
+    subscriptions: int
+    """Number of resources to which open sessions are subscribed."""
+
+
 def load_callers(since: datetime, **filters: Any) -> CallerList:
     """Read the callers of all hours from the one with `since`. Runs at most five statements."""
     first = since.replace(minute=0, second=0, microsecond=0)
     usage = UsageRollup.objects.using(get_alias()).filter(start__gte=first, **filters).order_by()
+    is_caller = ~Q(principal=OTHER_NAMES)
+    has_session = Q(principal__in=_find_session_owners())
     sums = usage.values("principal", "user_key").annotate(
         calls=Sum("count"),
         failures=Sum("failed"),
         last=Max("start"),
         client_id=Max("client"),
-        all_callers=Window(Count("principal", filter=~Q(principal=OTHER_NAMES))),
+        all_callers=Window(Count("principal", filter=is_caller)),
+        callers_with_session=Window(Count("principal", filter=is_caller & has_session)),
     )
     found = list(sums.order_by("-calls", "principal")[:MAX_SHOWN_CALLERS])
 
     users = load_user_names(row["user_key"] for row in found)
     active = _load_active_callers()
-    tokens = _load_token_names([row["client_id"] for row in found])
+    tokens = _load_tokens([row["principal"] for row in found])
     sessions = _load_sessions([row["principal"] for row in found])
     rows = [
         CallerFigures(
             principal=row["principal"],
             user=users.get(row["user_key"], row["user_key"]),
-            client=tokens.get(row["client_id"], row["client_id"]),
+            client=tokens[row["principal"]].name if row["principal"] in tokens else row["client_id"],
             count=row["calls"],
             failed=row["failures"],
             last_hour=row["last"],
             last_active=active[row["principal"]].last_active if row["principal"] in active else None,
+            token=tokens.get(row["principal"]),
             sessions=sessions[row["principal"]],
         )
         for row in found
     ]
     total = max(found[0]["all_callers"], len(rows)) if found else 0
-    return CallerList(rows, total, first)
+    return CallerList(rows, total, found[0]["callers_with_session"] if found else 0, first)
+
+
+def load_stream_counts(server: str = "") -> StreamCounts:
+    """Read the open streams and subscriptions of sessions, on all servers or on one.
+
+    Runs at most three statements. Streams of the stateless era belong to no session, and no process reports them.
+    """
+    live = _get_live_sessions()
+    activity = get_reported_activity()
+    if server:
+        live = live.filter(server=server)
+        own = set(live.filter(pk__in=list(activity)).values_list("pk", flat=True)) if activity else set()
+        activity = {pk: each for pk, each in activity.items() if pk in own}
+    return StreamCounts(
+        sum(each.streams for each in activity.values()), ResourceSubscription.objects.filter(session__in=live).count()
+    )
 
 
 def load_user_names(user_keys: Iterable[str]) -> dict[str, str]:
@@ -119,20 +174,37 @@ def _load_active_callers() -> dict[str, ReportedCaller]:
     return latest
 
 
-def _load_token_names(client_ids: list[str]) -> dict[str, str]:
-    """Return the names of personal access tokens by client identifier."""
-    keys = [client_id.removeprefix(PERSONAL_CLIENT_PREFIX) for client_id in client_ids]
-    pairs = {key: client_id for key, client_id in zip(keys, client_ids, strict=True) if key != client_id}
-    numbers = [key for key in pairs if key.isdecimal()]
-    names = PersonalAccessToken.objects.filter(pk__in=numbers).values_list("pk", "name")
-    return {pairs[str(pk)]: name for pk, name in names}
+def _load_tokens(principals: list[str]) -> dict[str, PersonalAccessToken]:
+    """Return the personal access tokens by principal.
+
+    The key of a principal ends with its client, which names the token.
+    """
+    keys = {principal: principal.rpartition("|")[2] for principal in principals}
+    numbers = {
+        principal: int(key.removeprefix(PERSONAL_CLIENT_PREFIX))
+        for principal, key in keys.items()
+        if key.startswith(PERSONAL_CLIENT_PREFIX) and key.removeprefix(PERSONAL_CLIENT_PREFIX).isdecimal()
+    }
+    tokens = PersonalAccessToken.objects.in_bulk(set(numbers.values())) if numbers else {}
+    return {principal: tokens[number] for principal, number in numbers.items() if number in tokens}
 
 
-def _load_sessions(principals: list[str]) -> dict[str, list[str]]:
-    live = Session.objects.live(idle=get_settings().limits.session_idle).filter(owner__in=principals)
-    found: dict[str, set[str]] = defaultdict(set)
-    for owner, info, revision in live.values_list("owner", "client_info", "revision"):
+def _get_live_sessions() -> "QuerySet[Session]":
+    return Session.objects.live(idle=get_settings().limits.session_idle)
+
+
+def _find_session_owners() -> Any:
+    """Return the owners of open sessions, for a lookup in the database of the counts."""
+    owners = _get_live_sessions().order_by().values_list("owner", flat=True)
+    # Owners in another database come as values.
+    return owners if owners.db == UsageRollup.objects.using(get_alias()).db else list(owners.distinct())
+
+
+def _load_sessions(principals: list[str]) -> dict[str, list[OpenSession]]:
+    live = _get_live_sessions().filter(owner__in=principals).order_by("-last_seen", "-pk")
+    found: dict[str, list[OpenSession]] = defaultdict(list)
+    for pk, owner, info, revision in live.values_list("pk", "owner", "client_info", "revision"):
         words = [info.get(name) for name in ("name", "version")] if isinstance(info, dict) else []
         client = clean_line(" ".join(str(word) for word in words if word), MAX_CLIENT_CHARACTERS)
-        found[owner].add(f"{client} ({revision})".strip())
-    return defaultdict(list, {owner: sorted(names) for owner, names in found.items()})
+        found[owner].append(OpenSession(pk, f"{client} ({revision})".strip()))
+    return found

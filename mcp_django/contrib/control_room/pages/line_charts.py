@@ -1,10 +1,18 @@
-"""Line charts as SVG, drawn on the server, so that pages need no script and no inline style."""
+"""Line charts as SVG, drawn on the server, so that pages need no script and no inline style.
+
+`build_charts` returns those of a time span.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Any
 
+from django.utils.translation import gettext as _
+
+from mcp_django.contrib.control_room.models import Period
+from mcp_django.contrib.control_room.pages.figures import SpanFigures
+from mcp_django.contrib.control_room.pages.time_spans import TimeSpan
 from mcp_django.contrib.control_room.templatetags.room_figures import figure
 
 MAX_TIME_LABELS = 6
@@ -39,6 +47,15 @@ class TimeLabel:
 
 
 @dataclass(frozen=True, slots=True)
+class ChartDot:
+    """Value without a neighbour, which a line cannot show."""
+
+    series: Series
+    x: str
+    y: str
+
+
+@dataclass(frozen=True, slots=True)
 class PointTitle:
     """Column of the chart that shows the values of a point while the pointer is over it."""
 
@@ -58,7 +75,7 @@ class LineChart:
 
     width = 560
     height = 190
-    left = 56
+    left = 66
     right = 552
     top = 10
     bottom = 166
@@ -94,6 +111,16 @@ class LineChart:
     def paths(self) -> list[tuple[Series, str]]:
         """Each series with its path."""
         return [(series, self._build_path(series.values)) for series in self.series]
+
+    @property
+    def dots(self) -> list[ChartDot]:
+        """Values between two gaps."""
+        return [
+            ChartDot(series, f"{self._get_x(index):.1f}", f"{self._get_y(value):.1f}")
+            for series in self.series
+            for index, value in enumerate(series.values)
+            if value is not None and _is_isolated(series.values, index)
+        ]
 
     @property
     def points(self) -> list[PointTitle]:
@@ -134,9 +161,7 @@ class LineChart:
             if value is None:
                 draws = False
                 continue
-            point = f"{self._get_x(index):.1f} {self._get_y(value):.1f}"
-            is_single = not draws and (index + 1 == len(values) or values[index + 1] is None)
-            parts.append(f"{'L' if draws else 'M'}{point}" + ("h.1" if is_single else ""))
+            parts.append(f"{'L' if draws else 'M'}{self._get_x(index):.1f} {self._get_y(value):.1f}")
             draws = True
         return "".join(parts)
 
@@ -146,6 +171,39 @@ class LineChart:
 
     def _format(self, value: float | None) -> str:
         return "-" if value is None else figure(value, self.decimals)
+
+
+def build_charts(figures: SpanFigures, span: TimeSpan) -> list[LineChart]:
+    """Return the charts of a time span: calls by outcome, and durations."""
+    labels = [span.format_start(start) for start in figures.points]
+    points = list(figures.points.values())
+    return [
+        LineChart(
+            _("Calls a minute, by outcome") if span.period == Period.MINUTE else _("Calls an hour, by outcome"),
+            labels,
+            [
+                Series("first", _("Successful"), [point.count - point.failed for point in points]),
+                Series("second", _("Failed"), [point.failed - point.bugs for point in points]),
+                Series("third", _("Bugs"), [point.bugs for point in points]),
+            ],
+        ),
+        LineChart(
+            _("Durations in milliseconds"),
+            labels,
+            [
+                Series("first", _("Half of the calls"), [point.median for point in points]),
+                Series("second", _("95 %"), [point.percentile_95 for point in points]),
+                Series("third", _("99 %"), [point.percentile_99 for point in points]),
+            ],
+        ),
+    ]
+
+
+def _is_isolated(values: Sequence[float | None], index: int) -> bool:
+    """Return True if a value has a gap or an end on both sides."""
+    has_left = index > 0 and values[index - 1] is not None
+    has_right = index + 1 < len(values) and values[index + 1] is not None
+    return not has_left and not has_right
 
 
 def _find_round_values(maximum: float) -> list[float]:

@@ -1,4 +1,8 @@
-"""Control room: the page with figures, tools and callers, and its fragments."""
+"""Control room: the page with figures, tools and callers, and its fragments.
+
+Two fragments keep an open page fresh: `running` is cheap and fetched often, `figures` reads the counts of a time span.
+Each consists of parts, which the page has in its own order.
+"""
 
 from typing import Any
 
@@ -17,14 +21,25 @@ from django.utils.translation import gettext as _
 from mcp_django import wiring
 from mcp_django.admin.base import BaseAdmin
 from mcp_django.contrib.control_room.export import build_csv_response
-from mcp_django.contrib.control_room.models import ControlRoom
+from mcp_django.contrib.control_room.models import CallLogEntry, ControlRoom
 from mcp_django.contrib.control_room.pages.access import ACCESS_PERMISSION, AccessForm, build_table, iter_csv_rows
-from mcp_django.contrib.control_room.pages.callers import load_callers
-from mcp_django.contrib.control_room.pages.figures import SpanFigures, load_figures
-from mcp_django.contrib.control_room.pages.line_charts import LineChart, Series
+from mcp_django.contrib.control_room.pages.alert_rows import build_alert_row
+from mcp_django.contrib.control_room.pages.callers import load_callers, load_stream_counts
+from mcp_django.contrib.control_room.pages.figures import load_figures
+from mcp_django.contrib.control_room.pages.first_call import has_recorded_calls, list_connection_texts
+from mcp_django.contrib.control_room.pages.line_charts import build_charts
+from mcp_django.contrib.control_room.pages.links import MANAGE, RoomLinks, list_overviews
 from mcp_django.contrib.control_room.pages.running_calls import load_running_calls, mark_cancelled
-from mcp_django.contrib.control_room.pages.targets import load_target, parse_target
+from mcp_django.contrib.control_room.pages.targets import build_target_links, load_target, parse_target
+from mcp_django.contrib.control_room.pages.tiles import (
+    build_call_urls,
+    build_caller_tile,
+    build_figure_tiles,
+    build_running_tiles,
+    build_stream_tile,
+)
 from mcp_django.contrib.control_room.pages.time_spans import SPANS, TimeSpan, get_span
+from mcp_django.models import ClientHealth, PersonalAccessToken, Session
 
 MAX_SHOWN_TARGETS = 200
 
@@ -61,15 +76,15 @@ class ControlRoomAdmin(BaseAdmin):
         """Show the page."""
         self.check_view_permission(request)
         context = self.build_room_context(request, title=capfirst(str(self.opts.verbose_name)))
-        context |= self._build_figures_context(context)
+        context |= self._build_figures_context(request, context)
         context |= self._build_running_context(request, context)
         return TemplateResponse(request, "mcp_control_room/room.html", context | (extra_context or {}))
 
     def figures_view(self, request: HttpRequest) -> HttpResponse:
-        """Return the part of the page that changes."""
+        """Return the parts of the page with the figures of the time span."""
         self.check_view_permission(request)
         context = self.build_room_context(request)
-        context |= self._build_figures_context(context)
+        context |= self._build_figures_context(request, context)
         response = TemplateResponse(request, "mcp_control_room/figures.html", context)
         response["Cache-Control"] = "no-store"
         return response
@@ -79,12 +94,12 @@ class ControlRoomAdmin(BaseAdmin):
         self.check_view_permission(request)
         target = parse_target(request.GET)
         context = self.build_room_context(request, title=target.label, crumb=True)
-        page = load_target(target, context["span"], with_calls=context["may_see_calls"])
-        figures = page.figures
+        page = load_target(target, context["span"], with_calls=bool(context["calls_url"]))
+        context |= build_target_links(target, page.figures, context["span"], context["links"])
         context |= {
             "page": page,
-            "total": figures.total,
-            "charts": build_charts(figures, context["span"]),
+            "total": page.figures.total,
+            "charts": build_charts(page.figures, context["span"]),
             "callers": page.callers,
             "as_of": timezone.now(),
         }
@@ -114,11 +129,11 @@ class ControlRoomAdmin(BaseAdmin):
         return request.user.has_perm(ACCESS_PERMISSION)
 
     def running_view(self, request: HttpRequest) -> HttpResponse:
-        """Return the part of the page with the running calls and the processes."""
+        """Return the parts of the page with the alerts, the running calls and the processes."""
         self.check_view_permission(request)
         context = self.build_room_context(request)
         context |= self._build_running_context(request, context)
-        response = TemplateResponse(request, "mcp_control_room/running.html", context)
+        response = TemplateResponse(request, "mcp_control_room/running_parts.html", context)
         response["Cache-Control"] = "no-store"
         return response
 
@@ -148,6 +163,7 @@ class ControlRoomAdmin(BaseAdmin):
         aliases = wiring.list_aliases()
         server = request.GET.get("server", "")
         server = server if server in aliases else ""
+        links = RoomLinks(request, self.admin_site)
         query = f"span={span.name}" + (f"&server={server}" if server else "")
         return self.build_context(
             request,
@@ -163,57 +179,63 @@ class ControlRoomAdmin(BaseAdmin):
             cancel_url=f"{self.get_url('cancel')}?{query}",
             access_url=self.get_url("access") if self.has_access_permission(request) else None,
             target_url=self.get_url("target"),
-            calls_url=reverse(f"{self.admin_site.name}:mcp_control_room_calllogentry_changelist"),
-            may_see_calls=request.user.has_perm("mcp_control_room.view_calllogentry"),
+            links=links,
+            calls_url=links.find(CallLogEntry),
+            sessions_url=links.find(Session),
+            may_end_sessions=links.find_admin(Session, MANAGE) is not None,
+            may_revoke_tokens=links.find_admin(PersonalAccessToken, MANAGE) is not None,
             **context,
         )
 
     def _build_running_context(self, request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+        running = load_running_calls(context["server"])
         return {
-            "running": load_running_calls(context["server"]),
+            "running": running,
+            "running_tiles": list(build_running_tiles(running)),
+            "alerts": [
+                build_alert_row(alert, context["links"], context["target_url"], has_one_server=not context["servers"])
+                for alert in running.alerts
+            ],
             "may_cancel": self.has_cancel_permission(request),
             "as_of": timezone.now(),
         }
 
-    def _build_figures_context(self, context: dict[str, Any]) -> dict[str, Any]:
+    def _build_figures_context(self, request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         span: TimeSpan = context["span"]
+        links: RoomLinks = context["links"]
         filters = {"server": context["server"]} if context["server"] else {}
         figures = load_figures(span, **filters)
-        callers = load_callers(min(figures.points), **filters)
+        since = min(figures.points)
+        callers = load_callers(since, **filters)
+        urls = build_call_urls(links, figures.total, since, **filters)
+        tiles = [
+            *build_figure_tiles(figures.total, since, span.count_minutes(), urls),
+            build_caller_tile(callers),
+            build_stream_tile(load_stream_counts(context["server"]), links),
+        ]
+        is_new = not figures.total.count and not has_recorded_calls()
         return {
             "as_of": timezone.now(),
             "total": figures.total,
+            "tiles": tiles,
             "callers": callers,
             "charts": build_charts(figures, span),
             "tools": figures.list_targets(tools=True)[:MAX_SHOWN_TARGETS],
             "others": figures.list_targets(tools=False)[:MAX_SHOWN_TARGETS],
+            "is_new": is_new,
+            "connections": list_connection_texts(request, context["server"]) if is_new else (),
+            **self._build_overview_context(request, links),
         }
 
-
-def build_charts(figures: SpanFigures, span: TimeSpan) -> list[LineChart]:
-    """Return the charts of a time span: calls by outcome, and durations."""
-    labels = [span.format_start(start) for start in figures.points]
-    points = list(figures.points.values())
-    return [
-        LineChart(
-            _("Calls by outcome"),
-            labels,
-            [
-                Series("first", _("Successful"), [point.count - point.failed for point in points]),
-                Series("second", _("Failed"), [point.failed - point.bugs for point in points]),
-                Series("third", _("Bugs"), [point.bugs for point in points]),
-            ],
-        ),
-        LineChart(
-            _("Durations in milliseconds"),
-            labels,
-            [
-                Series("first", _("Half of the calls"), [point.median for point in points]),
-                Series("second", _("95 %"), [point.percentile_95 for point in points]),
-                Series("third", _("99 %"), [point.percentile_99 for point in points]),
-            ],
-        ),
-    ]
+    def _build_overview_context(self, request: HttpRequest, links: RoomLinks) -> dict[str, Any]:
+        """Return the remote servers, and the figures of other models."""
+        remotes = links.find_admin(ClientHealth)
+        return {
+            "remotes": [] if remotes is None else remotes.load_overviews(request.user),
+            "remotes_url": links.find(ClientHealth),
+            "may_check": links.find_admin(ClientHealth, MANAGE) is not None,
+            "overviews": list_overviews(request, self.admin_site),
+        }
 
 
 def log_act(request: HttpRequest, subject: str, act: str) -> None:

@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.contrib.control_room.models import Alert, LongCall, ServingProcess
 from mcp_django.contrib.control_room.pages.callers import load_user_names
+from mcp_django.contrib.control_room.pages.figures import CallTarget
 from mcp_django.contrib.control_room.recording.process_reports import is_silent
 from mcp_django.contrib.control_room.recording.writer import get_alias
 from mcp_django.server.calls.outcome import REMOTE_PREFIX, THREAD
@@ -24,7 +25,7 @@ WAIT_LABELS = {
     "roots/list": _("the roots of the client"),
     "ping": _("the client"),
     THREAD: _("a free thread"),
-    "": _("nothing: its own code runs"),
+    "": _("nothing: its own code or SQL runs"),
 }
 
 
@@ -36,6 +37,11 @@ class RunningCallRow:
     user: str
     """Name of the user, or the principal."""
     now: datetime
+
+    @property
+    def target(self) -> CallTarget:
+        """Server, method and name, which have a page."""
+        return CallTarget(self.call.server, self.call.method, self.call.name)
 
     @property
     def milliseconds(self) -> float:
@@ -79,6 +85,11 @@ class RunningCalls:
     def running(self) -> int:
         """Number of all running calls, short ones as well."""
         return sum(process.running for process in self.processes)
+
+    @property
+    def queued(self) -> int:
+        """Number of calls that wait for a thread."""
+        return sum(process.queued for process in self.processes)
 
 
 def load_running_calls(server: str = "") -> RunningCalls:

@@ -1,4 +1,4 @@
-"""Time spans of the pages: an hour, a day and a week, and the rows that each of them reads."""
+"""Time spans of the pages: from 15 minutes to a week, and the rows that each of them reads."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -39,6 +39,11 @@ class TimeSpan:
         last = datetime.fromtimestamp(seconds - seconds % self.period, UTC)
         return [last - self.step * past for past in range(self.point_count - 1, -1, -1)]
 
+    def count_minutes(self, now: datetime | None = None) -> float:
+        """Return the minutes from the first point until now."""
+        now = now or timezone.now()
+        return max((now - self.get_starts(now)[0]).total_seconds() / 60, 1.0)
+
     def format_start(self, start: datetime) -> str:
         """Return the time of a point in the current time zone."""
         return date_format(timezone.localtime(start), self.label_format)
@@ -47,6 +52,7 @@ class TimeSpan:
 SPANS = {
     span.name: span
     for span in (
+        TimeSpan("quarter", _("15 min"), Period.MINUTE, 15, 5, "H:i"),
         TimeSpan("hour", _("Hour"), Period.MINUTE, 60, 5, "H:i"),
         TimeSpan("day", _("Day"), Period.HOUR, 24, 15, "H:i"),
         TimeSpan("week", _("Week"), Period.HOUR, 168, 60, "D H:i"),
