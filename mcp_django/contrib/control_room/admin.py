@@ -16,7 +16,7 @@ from mcp_django.contrib.control_room.export import iter_lines
 from mcp_django.contrib.control_room.models import Alert, AlertRule, CallLogEntry
 from mcp_django.contrib.control_room.pages.callers import load_user_names
 from mcp_django.contrib.control_room.pages.room import ControlRoomAdmin
-from mcp_django.contrib.control_room.playground.page import PlaygroundAdmin
+from mcp_django.contrib.control_room.playground_page import PlaygroundAdmin
 
 __all__ = ["CallLogEntryAdmin", "ControlRoomAdmin", "PlaygroundAdmin"]
 CONTENT_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl; charset=utf-8"}

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
+from django.core.handlers.asgi import ASGIRequest
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -37,7 +38,15 @@ from mcp_django.contrib.control_room.playground.principals import (
     find_acting_user,
     is_playground_enabled,
 )
-from mcp_django.contrib.control_room.playground.runs import SHOW, RunTarget, build_run_context
+from mcp_django.contrib.control_room.playground.runs.operations import RunTarget
+from mcp_django.contrib.control_room.playground.runs.replies import REPLY, build_reply
+from mcp_django.contrib.control_room.playground.runs.rounds import (
+    ANSWER,
+    SHOW,
+    build_answer_context,
+    build_run_context,
+)
+from mcp_django.contrib.control_room.playground.runs.simulated_clients import DEFAULT_LOG_LEVEL
 from mcp_django.contrib.control_room.playground.schema_forms import ArgumentsForm, build_filled_form
 from mcp_django.contrib.control_room.playground.suggestions import (
     SUGGEST,
@@ -45,6 +54,8 @@ from mcp_django.contrib.control_room.playground.suggestions import (
     load_suggestions,
     offer_suggestions,
 )
+from mcp_django.protocol.revisions import LATEST, REVISIONS
+from mcp_django.protocol.types import LOG_LEVELS
 
 SEND, SEND_JSON = "send", "send_json"
 
@@ -116,6 +127,11 @@ class PlaygroundAdmin(BaseAdmin):
             may_act=request.user.has_perm(ACT_PERMISSION),
             query=urlencode({"server": alias, "as": user.get_username()}),
             filter_text=request.GET.get("q", "").strip(),
+            revisions=list(reversed(REVISIONS)),
+            revision=request.POST.get("revision", LATEST.version),
+            log_levels=LOG_LEVELS,
+            log_level=request.POST.get("log_level", DEFAULT_LOG_LEVEL),
+            can_reply=isinstance(request, ASGIRequest),
         )
 
     def _build_entry_context(
@@ -132,6 +148,10 @@ class PlaygroundAdmin(BaseAdmin):
             if request.headers.get("Accept") == "application/json":
                 return {"response": JsonResponse({"values": found.get(suggested or "", [])})}
             offer_suggestions(form, found)
+        if act == REPLY:
+            return {"response": build_reply(request, target)}
+        if act == ANSWER:
+            return context | build_answer_context(request, target)
         try:
             arguments = self._read_arguments(request, act, form)
             params = {} if arguments is None else entry.build_params(arguments)

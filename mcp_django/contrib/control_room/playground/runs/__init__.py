@@ -1,0 +1,1 @@
+"""Runs of the playground: its client, connection, rounds, questions and streams."""

@@ -1,0 +1,259 @@
+"""Rounds of an operation: request, answer, and the questions for the next round.
+
+The server keeps no state between two rounds. The browser holds the sealed operation and the `requestState` of the
+server, and each round is a POST, which any worker may receive.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest
+from django.middleware.csrf import get_token
+from django.template.loader import render_to_string
+from django.utils import translation
+from django.utils.translation import gettext as _
+
+from mcp_django.conf import get_settings
+from mcp_django.contrib.control_room.pages.room import log_act
+from mcp_django.contrib.control_room.playground.content_blocks import list_blocks
+from mcp_django.contrib.control_room.playground.copies import build_copies
+from mcp_django.contrib.control_room.playground.messages import Exchange, format_json
+from mcp_django.contrib.control_room.playground.runs.endpoint_requests import EndpointRequest
+from mcp_django.contrib.control_room.playground.runs.operations import (
+    Operation,
+    RunTarget,
+    seal_operation,
+    unseal_operation,
+)
+from mcp_django.contrib.control_room.playground.runs.questions import ServerQuestion, build_questions
+from mcp_django.contrib.control_room.playground.runs.replies import render_live_question
+from mcp_django.contrib.control_room.playground.runs.simulated_clients import DEFAULT_LOG_LEVEL, SimulatedClient
+from mcp_django.contrib.control_room.playground.runs.streams import MEDIA_TYPE, Send, build_stream
+from mcp_django.contrib.control_room.playground.runs.wire import LiveQuestion, RunObserver, WireMessage, WireRun
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.revisions import LATEST
+from mcp_django.protocol.types import LOG_LEVELS
+from mcp_django.server.context.conversation import INPUT_REQUIRED
+from mcp_django.server.ports import StateTooLarge
+
+SHOW, ANSWER = "show", "answer"
+"""Values of `act`: show the message and send nothing, and answer the questions of a round."""
+RESULT_TEMPLATE = "mcp_control_room/playground_result.html"
+MAX_VERSION_CHARACTERS = 64
+JSONObject = dict[str, Any]
+
+
+class OperationRound:
+    """Request of a round, and its answer after `run`."""
+
+    def __init__(self, request: HttpRequest, target: RunTarget, operation: Operation) -> None:
+        self.target = target
+        self.operation = operation
+        self.is_streamed = accepts_stream(request)
+        can_reply = self.is_streamed and isinstance(request, ASGIRequest)
+        profile = SimulatedClient(operation.version, operation.log_level)
+        self.profile = profile._replace(answers=can_reply or not profile.has_handshake)
+        self.exchange: Exchange | None = None
+        self.questions: list[ServerQuestion] = []
+        """Questions of the server, which the next round answers."""
+        self.request_state: str | None = None
+        """State of the server that the next round returns."""
+        self._next = operation
+        self._operator = request.user
+        self._language = translation.get_language()
+        self._csrf_token = get_token(request)
+        self._earlier = _read_history(request.POST.get("history", ""))
+        self._wire = WireRun(
+            target.alias,
+            target.principal,
+            self.profile,
+            make_request=partial(EndpointRequest, request, target.alias),
+        )
+
+    def build_message(self, **round_params: Any) -> JSONObject:
+        """Return the request of the round."""
+        params = {**self.operation.params, **round_params}
+        return self.profile.build_request(self.target.kind.method, params, self.operation.number)
+
+    async def run(self, message: Mapping[str, Any], observer: RunObserver) -> None:
+        """Send the request and wait for its answer."""
+        self.questions = []
+        self.request_state = None
+        self.exchange = await self._wire.run(message, observer)
+        result = self.exchange.result
+        if result is not None and result.get("resultType") == INPUT_REQUIRED:
+            requests = result.get("inputRequests", {})
+            self.request_state = result.get("requestState")
+            self._next = self.operation._replace(number=self.operation.number + 1, requests=requests)
+            self.questions = build_questions(requests)
+
+    async def stream(self, message: Mapping[str, Any], send: Send) -> None:
+        """Send the request, and the events of the run to the browser."""
+        number = self.operation.number
+
+        async def on_message(found: WireMessage) -> None:
+            await send({**_describe(number, found), **_describe_notification(found.message)})
+
+        async def on_question(question: LiveQuestion) -> None:
+            with translation.override(self._language):
+                html = render_live_question(question, self.target, self._operator, self._csrf_token)
+            await send({"kind": "question", "id": question.request["id"], "html": html})
+
+        await self.run(message, RunObserver(on_message, on_question))
+        with translation.override(self._language):
+            html = self.render_result()
+        await send({"kind": "end", "html": html})
+
+    def complete(self, message: Mapping[str, Any]) -> JSONObject:
+        """Send the request, and return the context of the page. Blocks."""
+        async_to_sync(self.run)(message, RunObserver(_ignore, _ignore))
+        return self.build_context()
+
+    def render_result(self) -> str:
+        """Return the part of the page with the result, or with the questions."""
+        return render_to_string(RESULT_TEMPLATE, {**self.build_context(), "csrf_token": self._csrf_token})
+
+    def build_context(self) -> JSONObject:
+        """Return the context of the result."""
+        context: JSONObject = {
+            "exchange": self.exchange,
+            "questions": self.questions,
+            "request_state": self.request_state,
+            "acting_name": self.target.username,
+            "query": self.target.query,
+        }
+        if self.exchange is not None and self.exchange.result is not None:
+            context["blocks"] = list_blocks(self.exchange.result)
+        if self.request_state is not None or self.questions:
+            try:
+                context["operation"] = seal_operation(self._next, self.target, self._operator)
+            except StateTooLarge:
+                context |= {"questions": [], "request_state": None, "is_too_large": True}
+        if not self.is_streamed:
+            messages = [*self._earlier, *(_describe(self.operation.number, found) for found in self._wire.messages)]
+            context |= {"messages": messages, "history": json.dumps(messages)}
+        return context
+
+
+def build_run_context(request: HttpRequest, target: RunTarget, arguments: Mapping[str, Any]) -> JSONObject:
+    """Return the message of a form and its copies for the page. Send the message, unless it is shown only."""
+    is_confirmed = request.POST.get("confirmed") == "on"
+    level = request.POST.get("log_level", DEFAULT_LOG_LEVEL)
+    operation = Operation(
+        target.entry.build_params(arguments),
+        str(request.POST.get("revision") or LATEST.version)[:MAX_VERSION_CHARACTERS],
+        level if level in LOG_LEVELS else "",
+        is_confirmed=is_confirmed,
+    )
+    run = OperationRound(request, target, operation)
+    message = run.build_message()
+    latest = SimulatedClient(log_level=operation.log_level).build_request(target.kind.method, operation.params)
+    url = request.build_absolute_uri("/" + get_settings().servers[target.alias].path.lstrip("/"))
+    context: JSONObject = {
+        "arguments": format_json(arguments),
+        "message": format_json(message),
+        "copies": build_copies(url, target.alias, target.username, latest if run.profile.has_handshake else message),
+    }
+    if request.POST.get("act") == SHOW:
+        return context
+    if target.entry.may_write and not is_confirmed:
+        return context | {"error": _("This tool may write. Tick the box to run it.")}
+    log_act(request, target.label, f"Sent in the playground as {target.username}.")
+    return context | _send(request, run, message)
+
+
+def build_answer_context(request: HttpRequest, target: RunTarget) -> JSONObject:
+    """Send the answers of a form as the next round. Invalid answers are shown again, and nothing is sent."""
+    try:
+        operation = unseal_operation(request.POST.get("operation"), target, request.user)
+    except InvalidParams:
+        return {"error": _("This run has expired, or belongs to another tool or user. Send it again.")}
+    if target.entry.may_write and not operation.is_confirmed:
+        return {"error": _("This tool may write. Tick the box to run it.")}
+
+    run = OperationRound(request, target, operation)
+    run.request_state = request.POST.get("request_state")
+    run.questions = questions = build_questions(operation.requests, request.POST)
+    wrong = [question for question in questions if not question.is_valid()]
+    if wrong:
+        return _show(request, run)
+    results = {question.key: question.build_result() for question in questions}
+    if None in results.values():
+        run.questions = []
+        run.request_state = None
+        return _show(request, run) | {"is_refused": True}
+
+    log_act(request, target.label, f"Answered in the playground as {target.username}.")
+    extra: JSONObject = {"inputResponses": results} if results else {}
+    if run.request_state is not None:
+        extra["requestState"] = run.request_state
+    message = run.build_message(**extra)
+    return {"message": format_json(message), **_send(request, run, message)}
+
+
+def accepts_stream(request: HttpRequest) -> bool:
+    """Return True if the browser's script reads the events of a run."""
+    return MEDIA_TYPE in request.headers.get("Accept", "")
+
+
+def _send(request: HttpRequest, run: OperationRound, message: JSONObject) -> JSONObject:
+    if run.is_streamed:
+        return {"response": build_stream(request, partial(run.stream, message))}
+    return run.complete(message)
+
+
+def _show(request: HttpRequest, run: OperationRound) -> JSONObject:
+    """Return the context of a round whose answers were not sent."""
+    if not run.is_streamed:
+        return run.build_context()
+    html = run.render_result()
+
+    async def produce(send: Send) -> None:
+        await send({"kind": "end", "html": html})
+
+    return {"response": build_stream(request, produce)}
+
+
+def _describe(number: int, found: WireMessage) -> JSONObject:
+    """Return a message for the browser."""
+    return {
+        "kind": "message",
+        "round": number,
+        "sent": found.is_sent,
+        "ms": found.milliseconds,
+        "title": found.title,
+        "text": found.text,
+    }
+
+
+def _describe_notification(message: Mapping[str, Any]) -> JSONObject:
+    """Return the progress or the log message of a notification; empty for others."""
+    params = message.get("params")
+    if not isinstance(params, Mapping):
+        return {}
+    if message.get("method") == "notifications/progress":
+        return {"progress": {name: params.get(name) for name in ("progress", "total", "message")}}
+    if message.get("method") == "notifications/message":
+        data = params.get("data")
+        return {"log": f"{params.get('level')}: {data if isinstance(data, str) else format_json(data)}"}
+    return {}
+
+
+def _read_history(text: str) -> list[JSONObject]:
+    """Return the messages of earlier rounds, which the browser holds. They are shown, and nothing else."""
+    try:
+        found = json.loads(text) if text else []
+    except (ValueError, RecursionError):
+        return []
+    names = {"kind", "round", "sent", "ms", "title", "text"}
+    return (
+        [each for each in found if isinstance(each, dict) and each.keys() == names] if isinstance(found, list) else []
+    )
+
+
+async def _ignore(event: object) -> None:
+    """Ignore an event: the page shows all of them at the end."""
