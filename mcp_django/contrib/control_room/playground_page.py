@@ -19,6 +19,7 @@ from mcp_django import wiring
 from mcp_django.admin.base import BaseAdmin
 from mcp_django.contrib.control_room.models import Playground
 from mcp_django.contrib.control_room.pages.access import ACCESS_PERMISSION
+from mcp_django.contrib.control_room.pages.room import log_act
 from mcp_django.contrib.control_room.playground.entry_forms import build_form_context, parse_arguments
 from mcp_django.contrib.control_room.playground.links import build_call_link, build_preview_link, remove_secrets
 from mcp_django.contrib.control_room.playground.primitives import (
@@ -48,6 +49,7 @@ from mcp_django.contrib.control_room.playground.runs.rounds import (
 )
 from mcp_django.contrib.control_room.playground.runs.simulated_clients import DEFAULT_LOG_LEVEL
 from mcp_django.contrib.control_room.playground.schema_forms import ArgumentsForm, build_filled_form
+from mcp_django.contrib.control_room.playground.skills import FILE_PARAMETER, build_skill_context
 from mcp_django.contrib.control_room.playground.suggestions import (
     SUGGEST,
     can_suggest,
@@ -55,6 +57,7 @@ from mcp_django.contrib.control_room.playground.suggestions import (
     offer_suggestions,
 )
 from mcp_django.protocol.revisions import LATEST, REVISIONS
+from mcp_django.protocol.skills import SKILLS_IDENTIFIER
 from mcp_django.protocol.types import LOG_LEVELS
 
 SEND, SEND_JSON = "send", "send_json"
@@ -138,6 +141,8 @@ class PlaygroundAdmin(BaseAdmin):
         self, request: HttpRequest, target: RunTarget, capabilities: Mapping[str, Any]
     ) -> dict[str, Any]:
         entry = target.entry
+        if target.kind.extension == SKILLS_IDENTIFIER:
+            return self._build_skill_context(request, target)
         act = request.POST.get("act", "") if request.method == "POST" else ""
         suggested = request.POST.get(SUGGEST)
         context = build_form_context(request, entry, is_typed=act in (SHOW, SEND) or suggested is not None)
@@ -169,17 +174,27 @@ class PlaygroundAdmin(BaseAdmin):
             form.add_server_errors(context["exchange"].error_text)
         return context
 
+    def _build_skill_context(self, request: HttpRequest, target: RunTarget) -> dict[str, Any]:
+        """Return the files of a skill. A read file is noted in the admin's log."""
+        chosen, user = request.GET.get(FILE_PARAMETER, ""), target.principal.user.get_username()
+        if chosen:
+            subject = f"resources/read {target.entry.key} {chosen} ({target.alias})"
+            log_act(request, subject, f"Sent in the playground as {user}.")
+        return build_skill_context(*target[:2], target.entry.wire, _build_query(target), chosen)
+
     def _build_link_context(self, request: HttpRequest, target: RunTarget, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the links to the entry, to the call, and to the preview of an app."""
-        alias, principal, kind, entry = target
-        query = {"server": alias, "kind": kind.name, "as": principal.user.get_username(), "name": entry.key}
+        entry, user = target.entry, target.principal.user
+        query = _build_query(target)
         schema = entry.build_schema()
         context: dict[str, Any] = {"entry_url": f"?{urlencode(query)}"}
         if arguments or request.method == "POST":
             context["call_link"] = build_call_link(query, schema, arguments)
         if entry.app_uri is not None:
-            context["acts_alone"] = principal.user.pk == request.user.pk
-            context["preview_link"] = build_preview_link(request, alias, entry.key, remove_secrets(schema, arguments))
+            context["acts_alone"] = user.pk == request.user.pk
+            context["preview_link"] = build_preview_link(
+                request, target.alias, entry.key, remove_secrets(schema, arguments)
+            )
         return context
 
     def _read_arguments(self, request: HttpRequest, act: str, form: ArgumentsForm) -> dict[str, Any] | None:
@@ -187,3 +202,9 @@ class PlaygroundAdmin(BaseAdmin):
         if act in (SHOW, SEND):
             return form.build_arguments() if form.is_valid() else None
         return parse_arguments(request.POST.get("arguments", "")) if act == SEND_JSON else None
+
+
+def _build_query(target: RunTarget) -> dict[str, str]:
+    """Return the query of the URL of an entry."""
+    alias, principal, kind, entry = target
+    return {"server": alias, "kind": kind.name, "as": principal.user.get_username(), "name": entry.key}

@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 
 from mcp_django.conf.options import ServerSettings
 from mcp_django.management.client_config import jsonc, toml_text
-from mcp_django.management.client_config.catalogue import CLIENT_PROGRAMS, TOKEN_VARIABLE, RemoteServer, TokenSource
+from mcp_django.management.client_config.catalogue import (
+    CLIENT_PROGRAMS,
+    TOKEN_VARIABLE,
+    ClientProgram,
+    RemoteServer,
+    TokenSource,
+)
 
 FORMATS: dict[str, ModuleType] = {"json": jsonc, "toml": toml_text}
 """Modules that write the files of clients, by format."""
@@ -38,6 +44,12 @@ def format_claude_command(name: str, entry: dict[str, Any]) -> str:
     return f"claude mcp add-json {shlex.quote(name)} {shlex.quote(json.dumps(entry, ensure_ascii=False))}"
 
 
+def format_entry(client: ClientProgram, name: str, entry: dict[str, Any]) -> str:
+    """Return a file of the client with one entry."""
+    text: str = FORMATS[client.format].put("", client.section, name, entry)
+    return text.rstrip("\n")
+
+
 def build_connection_texts(settings: ServerSettings, url: str, *, with_token: bool) -> list[ConnectionText]:
     """Return the texts for common clients. `with_token` names the variable that holds a token."""
     name, server = build_client_name(settings), RemoteServer(url=url)
@@ -46,6 +58,6 @@ def build_connection_texts(settings: ServerSettings, url: str, *, with_token: bo
     texts = [ConnectionText(program.title, "", format_claude_command(name, program.build_entry(server, secret)))]
     for key in FILE_CLIENTS:
         program = CLIENT_PROGRAMS[key]
-        text = FORMATS[program.format].put("", program.section, name, program.build_entry(server, secret))
-        texts.append(ConnectionText(program.title, str(program.path(Path())), text.rstrip("\n")))
+        text = format_entry(program, name, program.build_entry(server, secret))
+        texts.append(ConnectionText(program.title, str(program.path(Path())), text))
     return texts

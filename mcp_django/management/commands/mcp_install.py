@@ -26,7 +26,12 @@ from mcp_django.management.client_config.catalogue import (
     TokenSource,
     UnsupportedConfiguration,
 )
-from mcp_django.management.client_config.connection_texts import FORMATS, build_client_name, format_claude_command
+from mcp_django.management.client_config.connection_texts import (
+    FORMATS,
+    build_client_name,
+    format_claude_command,
+    format_entry,
+)
 from mcp_django.management.client_config.safe_file import SafeFile
 from mcp_django.management.command_options import add_server_option
 
@@ -118,7 +123,7 @@ class Command(BaseCommand):
 
     def _show(self, client: ClientProgram, name: str, entry: dict[str, Any], path: Path | None) -> None:
         self.stderr.write(f"Put this into {path or 'the file of your client'}, or use --write:", style_func=str)
-        self.stdout.write(FORMATS[client.format].put("", client.section, name, entry).rstrip("\n"))
+        self.stdout.write(format_entry(client, name, entry))
         if client is CLIENT_PROGRAMS["claude-code"]:
             self.stderr.write(f"Or, only for yourself:\n{format_claude_command(name, entry)}", style_func=str)
 
@@ -133,7 +138,7 @@ class Command(BaseCommand):
                 return
             changed = text.put(file.text, client.section, name, entry)
         except ValueError as problem:
-            self.stdout.write(text.put("", client.section, name, entry).rstrip("\n"))
+            self.stdout.write(format_entry(client, name, entry))
             raise CommandError(f"{file.path} was left unchanged: {problem}. Add the above by hand") from None
         self._replace(file, changed, private=private)
         self.stderr.write(f"Wrote {name} to {file.path}. {client.next_step}".rstrip(), style_func=str)

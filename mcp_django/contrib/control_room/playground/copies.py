@@ -1,16 +1,28 @@
-"""Texts to copy: the same call by curl, by `mcp_call`, in Python, and as a test. None has a secret."""
+"""Texts to copy: a call by curl, command, Python and test, and configurations of clients.
+
+They name the variable of a token, and contain no secret.
+"""
 
 import json
 import pprint
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from django.utils.translation import gettext_lazy as _
 
+from mcp_django.conf import get_settings
+from mcp_django.management.client_config.catalogue import (
+    CLIENT_PROGRAMS,
+    RemoteServer,
+    TokenSource,
+    UnsupportedConfiguration,
+)
+from mcp_django.management.client_config.connection_texts import build_client_name, format_claude_command, format_entry
 from mcp_django.protocol.headers import NAMED_PARAMS, encode_value
 from mcp_django.protocol.revisions import LATEST
 
+TOKEN_VARIABLE = "TOKEN"
 METHOD_CALLS = {"tools/call": "call_tool", "prompts/get": "get_prompt", "resources/read": "read_resource"}
 
 
@@ -20,6 +32,8 @@ class CopyText(NamedTuple):
     name: str
     title: Any
     text: str
+    is_configuration: bool = False
+    """True for the configuration of a client."""
 
 
 def build_copies(url: str, alias: str, username: str, request: Mapping[str, Any]) -> list[CopyText]:
@@ -32,7 +46,20 @@ def build_copies(url: str, alias: str, username: str, request: Mapping[str, Any]
         *texts,
         CopyText("python", "Python", _build_python(url, call)),
         CopyText("test", _("Test case"), _build_test(alias, username, call)),
+        *_iter_configurations(url, build_client_name(get_settings().servers[alias])),
     ]
+
+
+def _iter_configurations(url: str, name: str) -> Iterator[CopyText]:
+    """Yield the configuration of each client that reads a token from a variable."""
+    for key, client in CLIENT_PROGRAMS.items():
+        try:
+            entry = client.build_entry(RemoteServer(url=url), TokenSource(variable=TOKEN_VARIABLE))
+        except UnsupportedConfiguration:
+            continue
+        yield CopyText(key, client.title, format_entry(client, name, entry), is_configuration=True)
+        if key == "claude-code":
+            yield CopyText("claude", "claude mcp add-json", format_claude_command(name, entry), is_configuration=True)
 
 
 def _build_curl(url: str, request: Mapping[str, Any]) -> str:
@@ -46,7 +73,7 @@ def _build_curl(url: str, request: Mapping[str, Any]) -> str:
     name = request["params"].get(NAMED_PARAMS.get(method, ""))
     if isinstance(name, str):
         headers["Mcp-Name"] = encode_value(name).decode("latin-1")
-    lines = [f"curl {shlex.quote(url)}", '-H "Authorization: Bearer $TOKEN"']
+    lines = [f"curl {shlex.quote(url)}", f'-H "Authorization: Bearer ${TOKEN_VARIABLE}"']
     lines += [f"-H {shlex.quote(f'{key}: {value}')}" for key, value in headers.items()]
     lines.append(f"-d {shlex.quote(json.dumps(request))}")
     return " \\\n  ".join(lines)
@@ -73,7 +100,7 @@ import os
 
 from mcp_django.client import Client, StreamableHTTP
 
-target = StreamableHTTP({url!r}, headers={{"Authorization": f"Bearer {{os.environ['TOKEN']}}"}})
+target = StreamableHTTP({url!r}, headers={{"Authorization": f"Bearer {{os.environ['{TOKEN_VARIABLE}']}}"}})
 
 
 async def main():

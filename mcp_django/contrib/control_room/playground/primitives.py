@@ -22,6 +22,8 @@ class ListedPrimitive(NamedTuple):
 
     key: str
     raw: Mapping[str, Any]
+    wire: Mapping[str, Any] = {}
+    """Entry of a skill as the server sent it; `raw` has its frontmatter, too."""
 
     @property
     def title(self) -> str:
@@ -201,9 +203,8 @@ def build_list_rows(
 
 def _build_entry(raw: Mapping[str, Any]) -> ListedPrimitive:
     frontmatter = raw.get("frontmatter")
-    if isinstance(frontmatter, Mapping):
-        raw = {**frontmatter, **raw}
-    return ListedPrimitive(str(raw.get("uri") or raw.get("uriTemplate") or raw["name"]), raw)
+    shown = {**frontmatter, **raw} if isinstance(frontmatter, Mapping) else raw
+    return ListedPrimitive(str(raw.get("uri") or raw.get("uriTemplate") or raw.get("name", "")), shown, raw)
 
 
 def _expand(template: UriTemplate, arguments: Mapping[str, Any]) -> str:
