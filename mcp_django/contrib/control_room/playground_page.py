@@ -167,7 +167,7 @@ class PlaygroundAdmin(BaseAdmin):
 
         context |= self._build_link_context(request, target, arguments)
         context |= {"uri": params["uri"]} if entry.template is not None else {}
-        context |= build_run_context(request, target, arguments)
+        context |= build_run_context(request, target, arguments, context)
         if act == SEND_JSON:
             context["form"] = form = build_filled_form(entry.build_schema(), arguments) or form
         if form.is_bound and "exchange" in context:

@@ -51,11 +51,6 @@ class Exchange:
             return ""
         return "\n".join(str(one["text"]) for one in self.result.get("content", ()) if one.get("type") == "text")
 
-    @property
-    def notifications_text(self) -> str:
-        """Notifications before the answer, as JSON; empty without any."""
-        return "\n".join(map(format_json, self.notifications))
-
 
 def build_request(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request of the latest revision."""

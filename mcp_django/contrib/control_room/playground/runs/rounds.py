@@ -43,6 +43,11 @@ from mcp_django.server.ports import StateTooLarge
 SHOW, ANSWER = "show", "answer"
 """Values of `act`: show the message and send nothing, and answer the questions of a round."""
 RESULT_TEMPLATE = "mcp_control_room/playground_result.html"
+PART_TEMPLATES = {
+    "playground-call": "mcp_control_room/playground_call.html",
+    "playground-copies": "mcp_control_room/playground_copies.html",
+}
+"""Templates of parts of the page, by the ids of their elements."""
 MAX_VERSION_CHARACTERS = 64
 JSONObject = dict[str, Any]
 
@@ -62,6 +67,8 @@ class OperationRound:
         """Questions of the server, which the next round answers."""
         self.request_state: str | None = None
         """State of the server that the next round returns."""
+        self.page: Mapping[str, Any] = {}
+        """Context of the page, for the parts of it that a first round changes."""
         self._next = operation
         self._operator = request.user
         self._language = translation.get_language()
@@ -105,8 +112,20 @@ class OperationRound:
 
         await self.run(message, RunObserver(on_message, on_question))
         with translation.override(self._language):
-            html = self.render_result()
-        await send({"kind": "end", "html": html})
+            end = {"kind": "end", "html": self.render_result(), **self._render_page_parts()}
+        await send(end)
+
+    def _render_page_parts(self) -> JSONObject:
+        """Return the parts of the page about the call, and the errors at the fields of its form."""
+        if not self.page:
+            return {}
+        form, exchange = self.page["form"], self.exchange
+        if form.is_bound and exchange is not None:
+            form.add_server_errors(exchange.error_text)
+        return {
+            "parts": {name: render_to_string(template, dict(self.page)) for name, template in PART_TEMPLATES.items()},
+            "errors": {form.add_prefix(name): list(map(str, found)) for name, found in form.errors.items()},
+        }
 
     def complete(self, message: Mapping[str, Any]) -> JSONObject:
         """Send the request, and return the context of the page. Blocks."""
@@ -139,8 +158,13 @@ class OperationRound:
         return context
 
 
-def build_run_context(request: HttpRequest, target: RunTarget, arguments: Mapping[str, Any]) -> JSONObject:
-    """Return the message of a form and its copies for the page. Send the message, unless it is shown only."""
+def build_run_context(
+    request: HttpRequest, target: RunTarget, arguments: Mapping[str, Any], page: Mapping[str, Any]
+) -> JSONObject:
+    """Return the message of a form and its copies for the page. Send the message, unless it is shown only.
+
+    `page` is the context of the page with the form.
+    """
     is_confirmed = request.POST.get("confirmed") == "on"
     level = request.POST.get("log_level", DEFAULT_LOG_LEVEL)
     operation = Operation(
@@ -163,6 +187,7 @@ def build_run_context(request: HttpRequest, target: RunTarget, arguments: Mappin
     if target.entry.may_write and not is_confirmed:
         return context | {"error": _("This tool may write. Tick the box to run it.")}
     log_act(request, target.label, f"Sent in the playground as {target.username}.")
+    run.page = {**page, **context}
     return context | _send(request, run, message)
 
 

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from mcp_django.contrib.control_room.playground.messages import CLIENT
 from mcp_django.protocol import meta
 from mcp_django.protocol.revisions import LATEST, REVISIONS, Era, Revision
-from mcp_django.protocol.types import LOG_LEVELS
 
 INITIALIZE_ID, SET_LEVEL_ID, CALL_ID = 1, 2, 3
 """Ids of the requests in the handshake era. In the stateless era, the id is the number of the round."""
@@ -79,11 +78,3 @@ class SimulatedClient(NamedTuple):
         if self.log_level:
             entries[meta.LOG_LEVEL] = self.log_level
         return {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, "_meta": entries}}
-
-
-def read_profile(fields: Mapping[str, Any], *, answers: bool) -> SimulatedClient:
-    """Return the profile that the fields of a form choose."""
-    level = fields.get("log_level", DEFAULT_LOG_LEVEL)
-    return SimulatedClient(
-        str(fields.get("revision") or LATEST.version)[:64], level if level in LOG_LEVELS else "", answers
-    )

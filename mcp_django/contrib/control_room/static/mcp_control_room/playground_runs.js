@@ -20,7 +20,7 @@
     if (!section) {
       section = document.createElement("section");
       section.dataset.round = Number(event.round);
-      const title = document.createElement("h4");
+      const title = document.createElement("h3");
       title.textContent = `${area.dataset.roundText} ${Number(event.round)}`;
       section.append(title, document.createElement("ol"));
       rounds.append(section);
@@ -70,7 +70,7 @@
     if (target) target.focus({ preventScroll: false });
   };
 
-  // The HTML comes from a template of this site, which has escaped what a tool sent.
+  // The HTML comes from templates of this site, which have escaped what a tool sent.
   const showQuestion = (event) => {
     const box = document.createElement("div");
     box.dataset.question = event.id;
@@ -80,10 +80,36 @@
     focusFirst(box);
   };
 
+  const showErrors = (errors) => {
+    for (const [name, texts] of Object.entries(errors)) {
+      const field = document.getElementsByName(name)[0]?.closest(".playground-field");
+      if (!field) continue;
+      const list = document.createElement("ul");
+      list.className = "errorlist";
+      list.dataset.runError = "true";
+      for (const text of texts) {
+        const item = document.createElement("li");
+        item.textContent = text;
+        list.append(item);
+      }
+      field.classList.add("errors");
+      field.prepend(list);
+    }
+  };
+
+  const clearErrors = () => {
+    for (const list of document.querySelectorAll("[data-run-error]")) {
+      list.parentElement.classList.remove("errors");
+      list.remove();
+    }
+  };
+
   const showEnd = (event) => {
     part("questions").replaceChildren();
     part("result").innerHTML = event.html;
-    running.ended = true;
+    for (const [id, html] of Object.entries(event.parts ?? {})) document.getElementById(id).innerHTML = html;
+    showErrors(event.errors ?? {});
+    running.end = part("result").querySelector(".playground-questions") ? "waiting" : "done";
     focusFirst(part("result"));
   };
 
@@ -126,6 +152,7 @@
     part("questions").replaceChildren();
     if (isFirstRound) {
       part("result").replaceChildren();
+      clearErrors();
       part("rounds").replaceChildren();
       part("wire").hidden = true;
     }
@@ -135,7 +162,7 @@
 
   const run = async (form, submitter) => {
     running?.controller.abort();
-    const current = { controller: new AbortController(), ended: false, started: performance.now() };
+    const current = { controller: new AbortController(), end: null, started: performance.now() };
     running = current;
     const body = new FormData(form, submitter);
     start(submitter.value !== "answer");
@@ -148,7 +175,7 @@
         return;
       }
       await read(response);
-      say(current.ended ? "done" : "failed");
+      say(current.end ?? "failed");
     } catch (error) {
       if (running !== current) return;
       part("questions").replaceChildren();
@@ -172,7 +199,7 @@
       box.remove();
       if (answer.error) showLog(answer.error);
       else showMessage({ ...answer, round: 1, ms: Math.round(performance.now() - running.started) });
-      if (!part("questions").children.length && !running.ended) say("running");
+      if (!part("questions").children.length && !running.end) say("running");
     } catch {
       submitter.disabled = false;
       say("failed");
