@@ -224,6 +224,7 @@ MCP: dict[str, Any] = {
         "FLUSH": 2,  # default: seconds between two writes of a process
         "BUFFER": 10_000,  # default: calls that a process keeps until they are written
         "CALLS_PER_MINUTE": 600,  # default: rows of calls of a process
+        "TRACE_URL": "",  # default: no links; such as "https://traces.example.com/trace/{trace_id}"
         "CHAIN": False,  # default: rows of calls are not sealed in a hash chain, which `manage.py mcp_audit` verifies
     },
     # Alerts of the control room.

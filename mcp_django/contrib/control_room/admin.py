@@ -7,16 +7,20 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import QuerySet
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django.admin.base import BaseAdmin, ServerFilter
+from mcp_django.contrib.control_room.call_links import iter_links
 from mcp_django.contrib.control_room.export import iter_lines
 from mcp_django.contrib.control_room.models import Alert, AlertRule, CallLogEntry
+from mcp_django.contrib.control_room.pages.call_phases import build_phases
+from mcp_django.contrib.control_room.pages.call_rounds import load_rounds
 from mcp_django.contrib.control_room.pages.callers import load_user_names
 from mcp_django.contrib.control_room.pages.room import ControlRoomAdmin
 from mcp_django.contrib.control_room.playground_page import PlaygroundAdmin
+from mcp_django.contrib.control_room.recording.writer import get_alias
 
 __all__ = ["CallLogEntryAdmin", "ControlRoomAdmin", "PlaygroundAdmin"]
 CONTENT_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl; charset=utf-8"}
@@ -43,9 +47,9 @@ class CallLogEntryAdmin(BaseAdmin):
     can_add = False
     can_change = False
     can_delete = False
-    list_display = ["at", "method", "name", "outcome", "duration", "user_name", "client", "server", "reference"]
+    list_display = ["at", "method", "name", "outcome", "duration", "people", "client", "server", "reference"]
     list_filter = ["outcome", DurationFilter, ServerFilter, "method", "name", "revision", "at"]
-    search_fields = ["name", "principal", "=call_id", "=trace_id", "=reference", "=user_key", "client"]
+    search_fields = ["name", "principal", "=call_id", "=trace_id", "=reference", "=user_key", "=actor_key", "client"]
     search_help_text = _("Name, caller, client, call id, trace id, or the reference of an error.")
     ordering = ["-at"]
     date_hierarchy = "at"
@@ -60,16 +64,34 @@ class CallLogEntryAdmin(BaseAdmin):
         "error_code",
         "reference",
         "duration",
+        "waited",
         "principal",
         "user_name",
+        "actor_name",
         "client",
         "revision",
+        "transport",
+        "request_bytes",
+        "response_bytes",
         "session",
         "call_id",
         "trace_id",
         "process",
     )
-    readonly_fields = ("duration", "user_name")
+    readonly_fields = ("duration", "waited", "user_name", "actor_name")
+    change_form_template = "mcp_control_room/call_change_form.html"
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Show the phases of the call, its rounds and its links below the fields."""
+        entry = kwargs.get("obj")
+        if entry is not None:
+            username = _get_name(entry, entry.user_key) if entry.user_key else ""
+            context |= {
+                "phases": build_phases(entry),
+                "rounds": load_rounds(entry, get_alias()),
+                "call_links": list(iter_links(request, self.admin_site, entry, username)),
+            }
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if request.user.has_perm("mcp_control_room.view_call_arguments"):
@@ -85,13 +107,28 @@ class CallLogEntryAdmin(BaseAdmin):
         """Return the duration in milliseconds."""
         return f"{number_format(record.milliseconds, decimal_pos=1)} ms"
 
+    @admin.display(description=_("waited"))
+    def waited(self, record: CallLogEntry) -> str:
+        """Return the time in which the call waited, in milliseconds."""
+        waited = record.waited_milliseconds
+        return "-" if waited is None else f"{number_format(waited, decimal_pos=1)} ms"
+
     @admin.display(description=_("user"), ordering="user_key")
     def user_name(self, record: CallLogEntry) -> str:
         """Return the name of the user, or the primary key of a user without a row."""
-        names = getattr(record, "user_names", None)
-        if names is None:
-            names = load_user_names([record.user_key])
-        return names.get(record.user_key, record.user_key) or "-"
+        return _get_name(record, record.user_key)
+
+    @admin.display(description=_("acting user"))
+    def actor_name(self, record: CallLogEntry) -> str:
+        """Return the name of the user who acted in the name of the caller."""
+        return _get_name(record, record.actor_key)
+
+    @admin.display(description=_("user"), ordering="user_key")
+    def people(self, record: CallLogEntry) -> str:
+        """Return the name of the user, and that of the acting user if another one."""
+        if record.actor_key in ("", record.user_key):
+            return self.user_name(record)
+        return _("%(user)s, by %(actor)s") % {"user": self.user_name(record), "actor": self.actor_name(record)}
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return CallLogEntryList
@@ -122,12 +159,19 @@ class CallLogEntryAdmin(BaseAdmin):
         return response
 
 
+def _get_name(record: CallLogEntry, user_key: str) -> str:
+    names = getattr(record, "user_names", None)
+    if names is None:
+        names = load_user_names([user_key])
+    return names.get(user_key, user_key) or "-"
+
+
 class CallLogEntryList(ChangeList):
     """List that loads the names of all users of a page at once."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        names = load_user_names(record.user_key for record in self.result_list)
+        names = load_user_names(key for record in self.result_list for key in (record.user_key, record.actor_key))
         for record in self.result_list:
             record.user_names = names
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from mcp_django.conf import register_settings
 from mcp_django.conf.issuers import WrongSecret
@@ -14,6 +15,8 @@ KINDS = ("failed", "slow", "asked")
 DEFAULT_KEEP = {"calls": 30.0, "minutes": 2.0, "hours": 90.0, "days": 730.0}
 MAX_KEEP_DAYS = 36_500
 MIN_TOKEN_CHARACTERS = 24
+TRACE_ID_FIELD = "{trace_id}"
+"""Place of the trace id in `TRACE_URL`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,17 @@ def _parse_database(raw: Any) -> str:
     return raw
 
 
+def _parse_trace_url(raw: Any) -> str:
+    if raw == "":
+        return ""
+    if not isinstance(raw, str) or TRACE_ID_FIELD not in raw:
+        raise WrongValue(f"must be a URL that contains {TRACE_ID_FIELD}")
+    parts = urlsplit(raw)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise WrongValue("must start with http:// or https:// and a host")
+    return raw
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSettings:
     """`MCP["RECORD"]`: counts and rows of calls."""
@@ -139,6 +153,8 @@ class RecordSettings:
 
     Above it, the oldest are dropped and counted.
     """
+    trace_url: Annotated[str, _parse_trace_url] = ""
+    """URL of a trace in your tracing system, with {trace_id} in place of the id; empty for no link."""
     chain: bool = False
     """Add a hash chain to the rows of calls, which `manage.py mcp_audit verify` checks."""
     calls_per_minute: Count = 600

@@ -29,6 +29,11 @@ MAX_WAITS = 100
 """Maximum waits of a call that its record keeps. The later ones are counted."""
 
 
+def is_question(cause: str) -> bool:
+    """Return True if the cause of a wait is a request to the client."""
+    return cause != THREAD and not cause.startswith(REMOTE_PREFIX)
+
+
 class Wait:
     """Wait of a call. Times are those of `time.perf_counter`."""
 
@@ -46,7 +51,7 @@ class Wait:
     @property
     def is_question(self) -> bool:
         """Return True for a request to the client."""
-        return self.cause != THREAD and not self.cause.startswith(REMOTE_PREFIX)
+        return is_question(self.cause)
 
 
 _NO_WAITS: list[Wait] = []

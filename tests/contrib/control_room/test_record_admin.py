@@ -1,5 +1,7 @@
 """Admin of recorded calls."""
 
+import html
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from mcp_django.contrib.control_room.models import CallLogEntry
+from mcp_django.contrib.control_room.recording.timeline import RecordedWait, Timeline
 from tests.contrib.control_room.test_rows import make_record
 
 pytestmark = pytest.mark.django_db
@@ -61,6 +64,80 @@ def test_arguments_need_a_permission_of_their_own(record: CallLogEntry) -> None:
     assert "Chad" not in log_in("view_calllogentry").get(url).content.decode()
     User.objects.get(username="staff").delete()
     assert "Chad" in log_in("view_calllogentry", "view_call_arguments").get(url).content.decode()
+
+
+def open_call(record: CallLogEntry, *permissions: str) -> str:
+    User.objects.filter(username="staff").delete()
+    url = reverse("admin:mcp_control_room_calllogentry_change", args=[record.pk])
+    return log_in("view_calllogentry", *permissions).get(url).content.decode()
+
+
+def test_the_page_of_a_call_has_its_phases_as_a_table_with_bars(record: CallLogEntry) -> None:
+    waits = [
+        RecordedWait("thread", 100.0, 300.0),
+        RecordedWait("server:wiki", 300.0, 600.0),
+        RecordedWait("elicitation/create", 500.0, 800.0, "sure"),
+    ]
+    timeline = Timeline(tuple(waits), hidden=2)
+    make = {"milliseconds": 1000.0, "waited_milliseconds": 700.0, "timeline": timeline.encode()}
+    page = open_call(make_record(timezone.now(), **make))
+    rows = re.findall(
+        r'<td class="number">(\d\S*)\s.*?<th scope="row">(.*?)</th>.*? x="(.*?)".*? width="(.*?)"', page, re.S
+    )
+    assert rows == [
+        ("0", "Received", "0.0", "6.0"),
+        ("0", "Ran its own code", "0.0", "100.0"),
+        ("100", "Waited for a free thread", "100.0", "200.0"),
+        ("300", "Waited for the server wiki", "300.0", "300.0"),
+        ("500", "Asked for an answer of the user: sure", "500.0", "300.0"),
+        ("1.0", "Ended", "994.0", "6.0"),
+    ]
+    assert "2 later waits are not shown." in page
+    assert "700.0 ms" in page
+    assert "style=" not in page.partition('id="phases"')[2].partition("</table>")[0]
+    assert "The waits of this call were not recorded." in open_call(record)
+
+
+def test_the_page_of_a_round_shows_and_links_the_others(record: CallLogEntry) -> None:
+    now = timezone.now()
+    asked = Timeline((RecordedWait("elicitation/create", 5.0, 5.0, "", True),)).encode()
+    values = {"conversation": "c" * 32, "timeline": asked, "milliseconds": 1000.0}
+    first = make_record(now - timedelta(seconds=60), outcome="input_required", round=1, **values)
+    last = make_record(now, outcome="bug", round=3, conversation="c" * 32, milliseconds=1000.0)
+    page = open_call(last).partition('id="rounds"')[2]
+    link = reverse("admin:mcp_control_room_calllogentry_change", args=[first.pk])
+    assert f'href="{link}"' in page
+    assert page.index(link) < page.index('aria-current="true"')
+    assert "an answer of the user" in page
+    assert "59\N{NO-BREAK SPACE}s" in page
+    assert "Some rounds have no row" in page
+    assert 'id="rounds"' not in open_call(record)
+
+
+def test_the_links_of_a_call_are_those_that_the_user_may_follow(record: CallLogEntry, settings: Any) -> None:
+    settings.MCP = {
+        "AUTH": "none",
+        "PLAYGROUND": {"ENABLED": True},
+        "RECORD": {"TRACE_URL": "https://traces.example/t/{trace_id}?x=1"},
+    }
+    CallLogEntry.objects.update(trace_id="0af7", actor_key=str(User.objects.create(username="operator").pk))
+    page = open_call(record)
+    assert 'href="https://traces.example/t/0af7?x=1"' in page
+    assert "operator" in page
+    assert f"?user_key={record.user_key}" in page
+    assert "playground" not in page.partition('class="object-tools"')[2]
+
+    rights = ["view_controlroom", "use_playground", "use_playground_as", "view_call_arguments"]
+    links = html.unescape(open_call(record, *rights)).partition('class="object-tools"')[2]
+    assert "?server=default&method=tools%2Fcall&name=greet" in links
+    query = "?server=default&kind=tools&name=greet&as=ada&arguments=%7B%22country%22%3A+%22Chad%22%7D"
+    assert query in links
+    assert "Chad" not in open_call(record, *rights[:3])
+
+
+def test_the_list_names_both_people_of_a_call_from_the_playground(record: CallLogEntry) -> None:
+    CallLogEntry.objects.filter(pk=record.pk).update(actor_key=str(User.objects.create(username="operator").pk))
+    assert "ada, by operator" in log_in("view_calllogentry").get(reverse(LIST)).content.decode()
 
 
 def test_an_export_needs_a_permission_and_is_logged(record: CallLogEntry) -> None:

@@ -32,6 +32,9 @@ def test_calls_are_selected_by_word_share_or_list(settings: Any, written: Any, e
         {"KEEP": {"calls": 0}},
         {"TOOLS": {"greet": {"ARGUMENT": ["a"]}}},
         {"TOOLS": {"greet": {"ARGUMENTS": "name"}}},
+        {"TOOLS": {"greet": {"QUESTIONS": "name"}}},
+        {"TRACE_URL": "https://traces.example/{id}"},
+        {"TRACE_URL": "javascript:alert({trace_id})"},
         {"DATABASE": None},
     ],
 )

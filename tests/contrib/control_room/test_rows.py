@@ -13,7 +13,10 @@ from django.utils import timezone
 from mcp_django.contrib.control_room.models import CallLogEntry, CallRollup, Period, UsageRollup
 from mcp_django.contrib.control_room.options import RecordRouter
 from mcp_django.contrib.control_room.recording import maintenance as rows
+from mcp_django.contrib.control_room.recording import recorder as recorder_module
 from mcp_django.contrib.control_room.recording.histogram import BUCKET_COUNT, pack, unpack
+from mcp_django.contrib.control_room.recording.recorder import CallRecorder
+from tests.contrib.control_room.conftest import BlockingClient
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 5, 3, 10, 20, tzinfo=UTC)
@@ -95,6 +98,24 @@ def test_pruning_deletes_old_rows_of_each_kind_in_batches(
     assert CallLogEntry.objects.count() == CallRollup.objects.count() == 1
 
 
+def test_a_long_maintenance_leaves_time_for_writes(
+    caller: BlockingClient, recorder: CallRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "DELETION_ROWS", 2)
+    monkeypatch.setattr(recorder_module, "MAX_MAINTENANCE_SECONDS", 0.0)
+    monkeypatch.setattr(recorder, "_maintained_at", 0.0)
+    for age in range(40, 45):
+        make_record(timezone.now() - timedelta(days=age), outcome="ok")
+    caller.call("fail")
+    left = []
+    for _ in range(6):
+        recorder._maintain()
+        recorder.flush()
+        left.append(CallLogEntry.objects.filter(outcome="ok").count())
+    assert left[:3] == [3, 1, 0]
+    assert CallLogEntry.objects.get().outcome == "tool_error"
+
+
 def test_the_command_counts_before_it_deletes() -> None:
     make_record(timezone.now() - timedelta(days=31))
     output = StringIO()
@@ -130,6 +151,13 @@ def test_two_principals_of_a_removed_user_do_not_collide() -> None:
         make_usage(NOW, principal=f"django|7|token:{number}", user_key="7")
     call_command("mcp_forget", "7", stdout=StringIO())
     assert UsageRollup.objects.filter(user_key="").values("principal").distinct().count() == 2
+
+
+def test_a_deleted_operator_whose_calls_were_written_later_is_removed() -> None:
+    late = make_record(timezone.now(), actor_key="4711", principal="other|1|")
+    rows.remove_deleted_users()
+    late.refresh_from_db()
+    assert late.actor_key.startswith("removed:")
 
 
 def test_an_unknown_user_cannot_be_removed() -> None:

@@ -51,10 +51,7 @@ class RunningCallRow:
     @property
     def waits_for(self) -> Any:
         """Cause of the wait, in words."""
-        cause = self.call.waits_for
-        if cause.startswith(REMOTE_PREFIX):
-            return _("the server %s") % cause.removeprefix(REMOTE_PREFIX)
-        return WAIT_LABELS.get(cause, cause)
+        return describe_wait(self.call.waits_for)
 
     @property
     def percent(self) -> float | None:
@@ -68,6 +65,13 @@ class RunningCallRow:
     def ignores_cancellation(self) -> bool:
         """Return True if the call still runs some time after its cancellation."""
         return self.call.cancelled is not None and self.now - self.call.cancelled > LATE_CANCELLATION
+
+
+def describe_wait(cause: str) -> Any:
+    """Return the cause of a wait in words."""
+    if cause.startswith(REMOTE_PREFIX):
+        return _("the server %s") % cause.removeprefix(REMOTE_PREFIX)
+    return WAIT_LABELS.get(cause, cause)
 
 
 @dataclass(frozen=True, slots=True)

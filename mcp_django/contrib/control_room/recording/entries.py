@@ -136,7 +136,7 @@ def build_detail(
     )
 
 
-def is_question(call: Call, outcome: Outcome) -> bool:
+def has_question(call: Call, outcome: Outcome) -> bool:
     """Return True if a call asked its client, or continues a call that did."""
     record = call.record
     if outcome is Outcome.INPUT_REQUIRED or record.conversation_id is not None:

@@ -31,7 +31,7 @@ from mcp_django.contrib.control_room.recording.writer import ROLLUP_KEY, ROLLUP_
 MAX_LATE_HOURS = 3
 """Hours that each merge sums again, because the rows of a process may come late."""
 MAX_LATE_DAYS = 2
-DELETION_ROWS = 5000
+DELETION_ROWS = 1000
 """Rows that one statement deletes."""
 _GROUP_FIELDS = ("server", "method", "name", "outcome")
 
@@ -99,18 +99,25 @@ def count_old_rows(step: PruneStep) -> int:
 
 
 def delete_old_rows(step: PruneStep) -> int:
-    """Delete the old rows of a kind in batches; return their number.
+    """Delete the old rows of a kind in batches; return their number."""
+    return sum(iter_deletions(step))
 
-    Each statement is a transaction of its own and touches few rows, so writers do not wait.
+
+def iter_deletions(step: PruneStep) -> Iterator[int]:
+    """Delete the old rows of a kind, the oldest first. Yield the number of rows after each batch.
+
+    Each statement is a transaction of its own and touches few rows, so writers do not wait. Batches follow the index of
+    the time. Each starts at the end of the last one, so that no statement reads the deleted rows again.
     """
-    old = step.rows.filter(**{f"{step.time_field}__lt": step.before})
-    deleted = 0
+    name = step.time_field
+    old = rest = step.rows.filter(**{f"{name}__lt": step.before})
     while True:
-        last_key = old.order_by("pk").values_list("pk", flat=True)[DELETION_ROWS - 1 : DELETION_ROWS].first()
-        batch = old if last_key is None else old.filter(pk__lte=last_key)
-        deleted += batch._raw_delete(old.db)
-        if last_key is None:
-            return deleted
+        end = rest.order_by(name).values_list(name, flat=True)[DELETION_ROWS - 1 : DELETION_ROWS].first()
+        if end is None:
+            yield rest._raw_delete(rest.db)
+            return
+        yield rest.filter(**{f"{name}__lte": end})._raw_delete(rest.db)
+        rest = old.filter(**{f"{name}__gte": end})
 
 
 def remove_user(user_key: str) -> int:
@@ -155,15 +162,22 @@ def remove_deleted_users(now: datetime | None = None) -> None:
     ):
         users = rows.filter(principal__startswith=f"{PROJECT_ISSUER}|").exclude(user_key="").order_by()
         keys.update(users.values_list("user_key", flat=True).distinct())
+    acted = CallLogEntry.objects.using(alias).filter(at__gte=since).exclude(actor_key="").order_by()
+    actors = acted.exclude(actor_key__startswith=REMOVED_PREFIX)
+    keys.update(actors.values_list("actor_key", flat=True).distinct())
     model = get_user_model()
     found = model._default_manager.filter(pk__in=keys).values_list("pk", flat=True)
     for key in keys - set(map(str, found)):
         remove_user(key)
 
 
-def maintain_rows() -> None:
-    """Sum the last hours and days, delete old rows, and remove deleted users."""
+def iter_maintenance() -> Iterator[None]:
+    """Sum the last hours and days, remove deleted users, and delete old rows.
+
+    Yield after each short part of the deletion.
+    """
     merge_rollups()
     remove_deleted_users()
     for step in iter_prune_steps():
-        delete_old_rows(step)
+        for _deleted in iter_deletions(step):
+            yield

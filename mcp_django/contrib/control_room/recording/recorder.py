@@ -13,7 +13,7 @@ import secrets
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter, time
 from typing import Any
 
@@ -30,9 +30,9 @@ from mcp_django.contrib.control_room.recording.entries import (
     CallEntry,
     build_detail,
     get_method,
-    is_question,
+    has_question,
 )
-from mcp_django.contrib.control_room.recording.maintenance import maintain_rows, remove_deleted_user
+from mcp_django.contrib.control_room.recording.maintenance import iter_maintenance, remove_deleted_user
 from mcp_django.contrib.control_room.recording.process_reports import ProcessReporter
 from mcp_django.contrib.control_room.recording.writer import RowWriter, get_alias
 from mcp_django.observability import Call, Outcome
@@ -46,11 +46,14 @@ logger = logging.getLogger("mcp_django.records")
 STOP_TIMEOUT_SECONDS = 3.0
 """Maximum seconds that the end of a process waits for the last write."""
 MAINTENANCE_SECONDS = 3600.0
-COMPACTION_SECONDS = 300.0
 """Seconds between two maintenances of a process.
 
 The first one comes after a random part of it.
 """
+COMPACTION_SECONDS = 300.0
+"""Seconds between two compactions of a process, the first one after a random part of it."""
+MAX_MAINTENANCE_SECONDS = 0.5
+"""Seconds of maintenance between two writes."""
 ERROR_INTERVAL_SECONDS = 60.0
 """Seconds between two log lines about a database that is away."""
 
@@ -86,6 +89,7 @@ class CallRecorder:
         self._minute_rows = 0
         self._logged_at = 0.0
         self._compacted_at = time() - random.random() * COMPACTION_SECONDS  # noqa: S311  # spreads load
+        self._maintenance: Iterator[None] = iter(())
         self._maintained_at = time() - random.random() * MAINTENANCE_SECONDS  # noqa: S311  # spreads load
 
     def reset_after_fork(self) -> None:
@@ -162,7 +166,7 @@ class CallRecorder:
         selection = _get_selection(call, options)
         if (selection.failed and outcome in FAILED_OUTCOMES) or (selection.slow and seconds >= options.slow):
             return True
-        if selection.asked and is_question(call, outcome):
+        if selection.asked and has_question(call, outcome):
             return True
         return selection.share >= 1 or (selection.share > 0 and random.random() < selection.share)  # noqa: S311  # a sample
 
@@ -260,7 +264,15 @@ class CallRecorder:
             compact_rows()
         if time() - self._maintained_at >= MAINTENANCE_SECONDS:
             self._maintained_at = time()
-            maintain_rows()
+            self._maintenance = iter_maintenance()
+        self._continue_maintenance()
+
+    def _continue_maintenance(self) -> None:
+        """Go on with a maintenance that has begun, for a short time: calls wait to be written."""
+        end = perf_counter() + MAX_MAINTENANCE_SECONDS
+        for _part in self._maintenance:
+            if perf_counter() >= end:
+                return
 
     def report(self) -> bool:
         """Write the state and the running calls of this process, or delete them after its end.

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from mcp_django.contrib.control_room.models import NAME_CHARACTERS
 from mcp_django.server.calls.log_sanitizer import sanitize_label
-from mcp_django.server.calls.outcome import CallRecord, Wait
+from mcp_django.server.calls.outcome import CallRecord, Wait, is_question
 
 MAX_DECIMALS = 3
 """Decimals of milliseconds that rows keep."""
@@ -22,6 +23,13 @@ class RecordedWait:
     end: float
     key: str = ""
     """Name of the question, if the settings allow it."""
+    is_open: bool = False
+    """True if the call ended before the wait did: with a question, or because it was cancelled."""
+
+    @property
+    def is_question(self) -> bool:
+        """Return True for a request to the client."""
+        return is_question(self.cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ class Timeline:
         """Return the waits as JSON; an empty text without any."""
         if not self.waits:
             return ""
-        rows = [[wait.cause, wait.start, wait.end, wait.key] for wait in self.waits]
+        rows = [[wait.cause, wait.start, wait.end, wait.key, wait.is_open] for wait in self.waits]
         return json.dumps({"waits": rows, "hidden": self.hidden}, separators=(",", ":"))
 
 
@@ -61,10 +69,13 @@ def decode_timeline(text: str) -> Timeline:
     """Return the waits of a row. Damaged JSON has none."""
     try:
         raw = json.loads(text) if text else {}
-        waits = tuple(RecordedWait(str(row[0]), float(row[1]), float(row[2]), str(row[3])) for row in raw["waits"])
-        return Timeline(waits, int(raw["hidden"]))
+        return Timeline(tuple(map(_decode_wait, raw["waits"])), int(raw["hidden"]))
     except (ValueError, TypeError, LookupError):
         return _NO_WAITS
+
+
+def _decode_wait(row: Any) -> RecordedWait:
+    return RecordedWait(str(row[0]), float(row[1]), float(row[2]), str(row[3]), bool(row[4]))
 
 
 def _build_waits(
@@ -75,7 +86,9 @@ def _build_waits(
         end = seconds if wait.end is None else min(max(wait.end - started_at, start), seconds)
         key = sanitize_label(wait.key)[:NAME_CHARACTERS] if wait.key is not None and wait.key in questions else ""
         cause = sanitize_label(wait.cause)[:NAME_CHARACTERS]
-        yield RecordedWait(cause, round(start * 1000, MAX_DECIMALS), round(end * 1000, MAX_DECIMALS), key)
+        yield RecordedWait(
+            cause, round(start * 1000, MAX_DECIMALS), round(end * 1000, MAX_DECIMALS), key, wait.end is None
+        )
 
 
 _NO_WAITS = Timeline()

@@ -1,0 +1,215 @@
+"""`python -m benchmarks.pruning`: calls while a million old rows of calls are deleted, beside calls without it.
+
+SQLite by default, in a directory of its own; `--postgres postgres://user@host/name` uses that server, in a database of
+its own that is dropped afterwards. Calls read a row, and each gets a row of the control room. Windows with and without
+deletion take turns; the ratios are those of neighbours, and the median is shown. The deletion runs twice: as a serving
+process does it, for half a second between two writes, and as `manage.py mcp_prune` in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import django
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection
+
+from benchmarks.log import database
+from benchmarks.report import table
+
+WINDOW_SECONDS = 2.0
+TASKS = 4
+"""Calls that run at the same time."""
+AGE_DAYS = 60
+COLUMNS = (
+    "at, server, method, name, outcome, reference, milliseconds, principal, user_key, client, revision, session, "
+    "call_id, trace_id, process, arguments, seal"
+)
+VALUES = (
+    "'default', 'tools/call', 'tool' || (i %% 50), 'ok', '', 1.0, 'django|' || (i %% 100) || '|cli', '', 'claude 1', "
+    "'2026-07-28', '', '1', '', 'host:1', '', ''"
+)
+POSTGRES_ROWS = f"""
+INSERT INTO mcp_control_room_calllogentry ({COLUMNS})
+SELECT now() - interval '{AGE_DAYS} days' + i * interval '1 second', {VALUES} FROM generate_series(1, %s) AS i
+"""
+SQLITE_ROWS = f"""
+WITH RECURSIVE series(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM series WHERE i < %s)
+INSERT INTO mcp_control_room_calllogentry ({COLUMNS})
+SELECT datetime('now', '-{AGE_DAYS} days', '+' || i || ' seconds'), {VALUES} FROM series
+"""
+
+
+def configure(entry: dict[str, Any]) -> None:
+    """The settings of both processes."""
+    apps = ("contenttypes", "auth", "admin", "sessions", "messages")
+    settings.configure(
+        DATABASES={"default": entry},
+        INSTALLED_APPS=[*(f"django.contrib.{app}" for app in apps), "mcp_django", "mcp_django.contrib.control_room"],
+        SECRET_KEY="thrown-away",
+        USE_TZ=True,
+        DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
+        MCP={"AUTH": "none", "RECORD": {"CALLS": "all"}, "ALERTS": {"ENABLED": False}},
+    )
+    django.setup()
+
+
+def fill(rows: int) -> None:
+    """Insert old rows of calls."""
+    with connection.cursor() as cursor:
+        cursor.execute(POSTGRES_ROWS if connection.vendor == "postgresql" else SQLITE_ROWS, [rows])
+        cursor.execute("ANALYZE mcp_control_room_calllogentry")
+
+
+class Pruning:
+    """The deletion, a window at a time."""
+
+    def __init__(self) -> None:
+        from mcp_django.contrib.control_room.recording.maintenance import iter_deletions, iter_prune_steps
+
+        self._deletions = iter_deletions(next(iter(iter_prune_steps())))
+
+    def run(self, seconds: float) -> int:
+        """Delete rows for some seconds; return their number."""
+        end, deleted = time.perf_counter() + seconds, 0
+        for number in self._deletions:
+            deleted += number
+            if time.perf_counter() >= end:
+                break
+        return deleted
+
+
+def prune_by_command() -> None:
+    """Delete for as long as each line of the standard input says."""
+    pruning = Pruning()
+    for line in sys.stdin:
+        print(pruning.run(float(line)), flush=True)
+
+
+@contextmanager
+def deleting_process(entry: dict[str, Any]) -> Iterator[Callable[[], int]]:
+    """A process that deletes during each window."""
+    command = [sys.executable, "-m", "benchmarks.pruning", "--child", json.dumps(entry)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def run() -> int:
+            print(WINDOW_SECONDS, file=process.stdin, flush=True)
+            return int(process.stdout.readline())
+
+        yield run
+        process.stdin.close()
+
+
+def deleting_thread() -> Callable[[], int]:
+    """A thread of the serving process, with the time that its recorder gives it."""
+    from mcp_django.contrib.control_room.recording.recorder import MAX_MAINTENANCE_SECONDS
+
+    pruning = Pruning()
+    return lambda: pruning.run(MAX_MAINTENANCE_SECONDS)
+
+
+async def call_for(seconds: float) -> list[float]:
+    """Call a tool that reads a row, some times at once; return the milliseconds of each call."""
+    from mcp_django import wiring
+    from mcp_django.auth.principal import local_principal
+    from mcp_django.contrib.control_room.playground.messages import build_request
+    from mcp_django.server.calls.call import Connection
+    from mcp_django.server.pipeline import Pipeline
+    from mcp_django.transports.inprocess import send_request
+
+    pipeline, principal, end = Pipeline(wiring.get_server()), local_principal(), time.perf_counter() + seconds
+    message, taken = build_request("tools/call", {"name": "read", "arguments": {}}), list[float]()
+
+    async def ignore(message: dict[str, Any]) -> None:
+        """No message comes before the answer."""
+
+    async def repeat() -> None:
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            result = await send_request(pipeline, pipeline.stateless, message, Connection(principal), ignore)
+            taken.append((time.perf_counter() - start) * 1000)
+            if result["isError"]:
+                raise RuntimeError(result)
+
+    await asyncio.gather(*(repeat() for _ in range(TASKS)))
+    return taken
+
+
+async def measure(run: Callable[[], int], rounds: int) -> dict[str, str]:
+    """Measure windows with and without deletion in turns."""
+    ratios: dict[str, list[float]] = {"calls": [], "median": [], "95 %": []}
+    deleted = 0
+    await call_for(WINDOW_SECONDS)
+    for _ in range(rounds):
+        without = await call_for(WINDOW_SECONDS)
+        found: list[int] = []
+        thread = threading.Thread(target=lambda: found.append(run()))  # noqa: B023  # ends within the round
+        thread.start()
+        beside = await call_for(WINDOW_SECONDS)
+        await asyncio.to_thread(thread.join)
+        deleted += found[0]
+        ratios["calls"].append(len(beside) / len(without))
+        for name, share in (("median", 50), ("95 %", 95)):
+            cut = [statistics.quantiles(taken, n=100)[share - 1] for taken in (beside, without)]
+            ratios[name].append(cut[0] / cut[1])
+    figures = {
+        name: f"{statistics.median(each):.2f} ({min(each):.2f}-{max(each):.2f})" for name, each in ratios.items()
+    }
+    return {**figures, "rows a second": f"{deleted / rounds / WINDOW_SECONDS:,.0f}"}
+
+
+def main() -> int:
+    """Run, print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pruning", description=__doc__)
+    parser.add_argument("--postgres", metavar="URL")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child is not None:
+        configure(json.loads(options.child))
+        prune_by_command()
+        return 0
+
+    with database(options.postgres) as entry:
+        configure(entry)
+        call_command("migrate", verbosity=0)
+        from django.contrib.auth.models import Group
+
+        from mcp_django import wiring
+
+        group = Group.objects.create(name="read")
+
+        @wiring.get_server().tool
+        def read() -> str:
+            """Read a row."""
+            return Group.objects.get(pk=group.pk).name
+
+        fill(options.rows)
+        rows = []
+        with deleting_process(entry) as run:
+            for label, function in (("in the serving process", deleting_thread()), ("mcp_prune", run)):
+                figures = asyncio.run(measure(function, options.rounds))
+                rows.append([label, *figures.values()])
+        load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+        print(f"{connection.vendor}, {options.rows:,} rows, load of the machine {load} on {os.cpu_count()} cores\n")
+        print(table(["beside the deletion, of without it", *figures], rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
