@@ -191,6 +191,7 @@ def main() -> int:
         from django.contrib.auth.models import Group
 
         from mcp_django import wiring
+        from mcp_django.contrib.control_room.recording.recorder import RECORDER
 
         group = Group.objects.create(name="read")
 
@@ -205,6 +206,7 @@ def main() -> int:
             for label, function in (("in the serving process", deleting_thread()), ("mcp_prune", run)):
                 figures = asyncio.run(measure(function, options.rounds))
                 rows.append([label, *figures.values()])
+        RECORDER.stop()
         load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
         print(f"{connection.vendor}, {options.rows:,} rows, load of the machine {load} on {os.cpu_count()} cores\n")
         print(table(["beside the deletion, of without it", *figures], rows))

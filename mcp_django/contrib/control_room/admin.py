@@ -8,10 +8,19 @@ from django.contrib.admin.views.main import ChangeList
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.utils import timezone
 from django.utils.formats import number_format
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django.admin.base import BaseAdmin, ServerFilter
+from mcp_django.contrib.control_room.alerts.muting import (
+    MUTE_PERMISSION,
+    MUTED_MESSAGE,
+    UNMUTED_MESSAGE,
+    mute_alerts,
+    unmute_alerts,
+)
 from mcp_django.contrib.control_room.call_links import iter_links
 from mcp_django.contrib.control_room.export import iter_lines
 from mcp_django.contrib.control_room.models import Alert, AlertRule, CallLogEntry
@@ -183,10 +192,12 @@ class ActiveFilter(admin.SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("active", _("active")), ("cleared", _("cleared"))]
+        return [("active", _("active")), ("muted", _("muted")), ("cleared", _("cleared"))]
 
     def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
         state = self.value()
+        if state == "muted":
+            return queryset.filter(muted_until__gt=timezone.now())
         return queryset.filter(is_active=state == "active") if state in {"active", "cleared"} else queryset
 
 
@@ -211,17 +222,41 @@ class AlertAdmin(BaseAdmin):
     can_add = False
     can_change = False
     can_delete = False
-    list_display = ["rule_label", "subject", "is_active", "value", "limit", "since", "cleared"]
+    list_display = ["rule_label", "subject", "is_active", "value", "limit", "since", "cleared", "mute_end"]
     list_display_links = None
+    actions = ["mute", "unmute"]
     list_filter = [ActiveFilter, RuleFilter]
     search_fields = ["subject"]
     ordering = ["-is_active", "-since"]
-    fields = ("rule_label", "subject", "is_active", "value", "limit", "since", "cleared", "checked")
+    fields = ("rule_label", "subject", "is_active", "value", "limit", "since", "cleared", "mute_end", "checked")
     readonly_fields = fields
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
         """Return the alerts that were raised at some time."""
         return super().get_queryset(request).filter(since__isnull=False)
+
+    def has_mute_permission(self, request: HttpRequest) -> bool:
+        """Return True if the user may mute alerts."""
+        return request.user.has_perm(MUTE_PERMISSION)
+
+    @admin.action(description=_("Mute selected active alerts for an hour"), permissions=["mute"])
+    def mute(self, request: HttpRequest, queryset: "QuerySet[Alert]") -> None:
+        """Mute alerts: they send no mail and fail no check."""
+        for alert in queryset.filter(is_active=True):
+            self.log_change(request, alert, MUTED_MESSAGE)
+        self.report_count(request, gettext("Muted alerts: %d"), mute_alerts(queryset))
+
+    @admin.action(description=_("End the mutes of selected alerts"), permissions=["mute"])
+    def unmute(self, request: HttpRequest, queryset: "QuerySet[Alert]") -> None:
+        """End mutes before their time."""
+        for alert in queryset.filter(muted_until__isnull=False):
+            self.log_change(request, alert, UNMUTED_MESSAGE)
+        self.report_count(request, gettext("Ended mutes: %d"), unmute_alerts(queryset))
+
+    @admin.display(description=_("muted until"), ordering="muted_until")
+    def mute_end(self, alert: Alert) -> Any:
+        """Return the end of a mute that goes on."""
+        return alert.muted_until if alert.is_muted() else None
 
     @admin.display(description=_("rule"), ordering="rule")
     def rule_label(self, alert: Alert) -> str:

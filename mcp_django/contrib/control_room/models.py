@@ -3,9 +3,11 @@
 The rows have no foreign keys, because they may be in another database and outlive users.
 """
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.db import models
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 NAME_CHARACTERS = 160
@@ -309,6 +311,10 @@ class Alert(models.Model):
     def __str__(self) -> str:
         text = f"{self.label}: {self.value:g} > {self.limit:g}" if self.is_active else str(self.label)
         return f"{self.subject}: {text}" if self.subject else text
+
+    def is_muted(self, now: datetime | None = None) -> bool:
+        """Return True if the alert sends no mail and fails no check at a time."""
+        return self.muted_until is not None and self.muted_until > (now or timezone.now())
 
     @property
     def label(self) -> str:

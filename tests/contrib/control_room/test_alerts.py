@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import django
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core import mail
 from django.core.management import CommandError, call_command
@@ -19,10 +20,17 @@ from mcp_django import conf
 from mcp_django.contrib.control_room.alerts import notification
 from mcp_django.contrib.control_room.alerts.evaluation import AlertTimer, check_alerts, check_alerts_in_turn
 from mcp_django.contrib.control_room.alerts.measurements import measure
+from mcp_django.contrib.control_room.alerts.muting import (
+    MUTED_MESSAGE,
+    UNMUTED_MESSAGE,
+    mute_alerts,
+    unmute_alerts,
+)
 from mcp_django.contrib.control_room.alerts.options import get_alert_settings
 from mcp_django.contrib.control_room.models import Alert, LongCall, ServingProcess
 from mcp_django.contrib.control_room.signals import alert_cleared, alert_raised
 from mcp_django.models import ClientHealth
+from tests.contrib.control_room.test_record_admin import log_in
 from tests.contrib.control_room.test_rows import make_rollup
 
 pytestmark = pytest.mark.django_db
@@ -280,3 +288,90 @@ def test_the_admin_lists_alerts_for_those_who_may_see_them(client: Any) -> None:
     page = client.get(url, {"state": "active"})
     assert "default: greet" in page.content.decode()
     assert "default: greet" not in client.get(url, {"state": "cleared"}).content.decode()
+
+
+def raise_alert(settings: Any, now: datetime = NOW) -> Alert:
+    settings.ADMINS = ADMINS
+    make_rollup(now.replace(second=0), outcome="bug")
+    check_alerts(now)
+    return Alert._default_manager.get(rule="bugs")
+
+
+def find_alerts() -> Any:
+    return Alert._default_manager.filter(rule="bugs")
+
+
+def test_a_muted_alert_sends_signals_only_and_its_mute_ends_by_itself(settings: Any, sent: list[str]) -> None:
+    raise_alert(settings)
+    assert mute_alerts(find_alerts(), NOW) == 1
+    mail.outbox.clear()
+
+    check_alerts(NOW + timedelta(minutes=10))  # calm from here on
+    check_alerts(NOW + timedelta(minutes=20))
+    make_rollup(MINUTE + timedelta(minutes=30), outcome="bug")
+    check_alerts(NOW + timedelta(minutes=30))
+    assert [text.partition(" ")[0] for text in sent] == ["raised", "cleared", "raised"]
+    assert mail.outbox == []
+
+    make_rollup(MINUTE + timedelta(minutes=59), outcome="bug")
+    check_alerts(NOW + timedelta(minutes=60))
+    check_alerts(NOW + timedelta(minutes=61))
+    assert [message.subject.partition(":")[0] for message in mail.outbox] == ["[Django] MCP alert is no longer muted"]
+    assert len(sent) == 3
+
+
+def test_a_mute_that_ends_in_calm_is_forgotten(settings: Any) -> None:
+    raise_alert(settings)
+    mute_alerts(find_alerts(), NOW)
+    mail.outbox.clear()
+    for minutes in (10, 20, 61):
+        check_alerts(NOW + timedelta(minutes=minutes))
+    assert find_alerts().get().muted_until is None
+    assert mail.outbox == []
+    assert mute_alerts(find_alerts(), NOW) == 0, "only active alerts"
+
+
+def test_a_muted_alert_fails_no_health_check(settings: Any) -> None:
+    raise_alert(settings, timezone.now())
+    mute_alerts(find_alerts())
+    output = StringIO()
+    call_command("mcp_health", "--fail-on", "any", stdout=output)
+    assert ", muted until " in output.getvalue()
+    output = StringIO()
+    call_command("mcp_health", "--json", stdout=output)
+    assert json.loads(output.getvalue())["alerts"][0]["muted_until"]
+    unmute_alerts(find_alerts())
+    with pytest.raises(CommandError):
+        call_command("mcp_health", "--fail-on", "bugs", stdout=StringIO())
+
+
+def test_muting_needs_a_permission_and_leaves_entries(settings: Any) -> None:
+    alert = raise_alert(settings, timezone.now())
+    room = reverse("admin:mcp_control_room_controlroom_changelist")
+    mute = reverse("admin:mcp_control_room_controlroom_mute")
+    browser = log_in("view_controlroom", "view_alert")
+    assert f"mute-{alert.pk}" not in browser.get(room).content.decode()
+    assert browser.post(mute, {"alert": alert.pk}).status_code == 403
+    assert browser.get(mute).status_code == 405
+
+    staff = User.objects.get(username="staff")
+    staff.user_permissions.add(Permission.objects.get(codename="mute_alert"))
+    assert f"mute-{alert.pk}" in browser.get(room).content.decode()
+    page = browser.post(mute, {"alert": alert.pk, "act": "mute"}, follow=True).content.decode()
+    assert "muted until" in page
+    assert 'value="unmute"' in page
+    browser.post(mute, {"alert": alert.pk, "act": "unmute"})
+    assert not find_alerts().get().is_muted()
+    for key in ("0", "x", ""):
+        assert "has changed meanwhile" in browser.post(mute, {"alert": key}, follow=True).content.decode()
+
+    changelist = reverse("admin:mcp_control_room_alert_changelist")
+    browser.post(changelist, {"action": "mute", "_selected_action": [alert.pk]})
+    assert "bugs" in browser.get(changelist, {"state": "muted"}).content.decode().lower()
+    browser.post(changelist, {"action": "unmute", "_selected_action": [alert.pk]})
+    assert [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")] == [
+        MUTED_MESSAGE,
+        UNMUTED_MESSAGE,
+        MUTED_MESSAGE,
+        UNMUTED_MESSAGE,
+    ]

@@ -12,7 +12,8 @@ from django.db import models
 from django.utils import timezone
 
 from mcp_django.contrib.control_room.alerts.measurements import Measurement, measure
-from mcp_django.contrib.control_room.alerts.notification import notify_cleared, notify_raised
+from mcp_django.contrib.control_room.alerts.muting import take_ended_mutes
+from mcp_django.contrib.control_room.alerts.notification import notify_cleared, notify_raised, notify_unmuted
 from mcp_django.contrib.control_room.alerts.options import AlertSettings, get_alert_settings
 from mcp_django.contrib.control_room.models import Alert
 from mcp_django.contrib.control_room.recording.writer import get_alias
@@ -41,11 +42,14 @@ class AlertEvaluator:
 
     def evaluate(self) -> list[Alert]:
         """Measure, change the rows, and notify people. Returns the active alerts, the oldest first."""
+        muted = take_ended_mutes(self._rows, self.now)
         known = {(row.rule, row.subject): row for row in self._rows.exclude(rule=TURN_RULE)}
         measured = measure(self.settings, self.now)
         for measurement in measured:
             self._apply(measurement, known.pop((measurement.rule, measurement.subject[:255]), None))
         self._calm(known.values())
+        for row in muted:
+            self._remind(row)
         self._rows.filter(is_active=False, checked__lt=self.now - RETENTION).exclude(rule=TURN_RULE).delete()
         return list(self._rows.filter(is_active=True).order_by("since", "pk"))
 
@@ -86,14 +90,20 @@ class AlertEvaluator:
     def _raise(self, row: Alert) -> None:
         if self._change(row, is_active=True, since=self.now, cleared=None):
             row.refresh_from_db(using=get_alias())
-            notify_raised(row)
+            notify_raised(row, is_muted=row.is_muted(self.now))
 
     def _clear(self, row: Alert, calm_since: datetime) -> None:
         if not row.is_active or self.now - calm_since < timedelta(seconds=self.settings.clear_after):
             return
         if self._change(row, is_active=False, cleared=self.now):
             row.refresh_from_db(using=get_alias())
-            notify_cleared(row)
+            notify_cleared(row, is_muted=row.is_muted(self.now))
+
+    def _remind(self, row: Alert) -> None:
+        """Notify people of an alert whose mute is over, unless the alert is over as well."""
+        row.refresh_from_db(using=get_alias())
+        if row.is_active:
+            notify_unmuted(row)
 
     def _change(self, row: Alert, *, is_active: bool, **values: datetime | None) -> bool:
         """Change the state of a row. Returns False if another process has done so."""

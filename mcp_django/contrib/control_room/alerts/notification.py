@@ -14,18 +14,26 @@ from mcp_django.contrib.control_room.signals import alert_cleared, alert_raised
 logger = logging.getLogger("mcp_django.alerts")
 
 
-def notify_raised(alert: Alert) -> None:
-    """Notify people of a new alert. Failures are logged."""
+def notify_raised(alert: Alert, *, is_muted: bool = False) -> None:
+    """Notify people of a new alert. Failures are logged. A muted alert sends its signal only."""
     logger.warning("Alert raised: %s %r is %g, above %g", alert.rule, alert.subject, alert.value, alert.limit)
     _send_signal(alert_raised, alert)
-    _send_mail(_("MCP alert: %(alert)s") % {"alert": alert}, alert)
+    if not is_muted:
+        _send_mail(_("MCP alert: %(alert)s") % {"alert": alert}, alert)
 
 
-def notify_cleared(alert: Alert) -> None:
-    """Notify people of the end of an alert. Failures are logged."""
+def notify_unmuted(alert: Alert) -> None:
+    """Notify people of an alert that is still active at the end of its mute. Failures are logged."""
+    logger.warning("Alert no longer muted: %s %r is %g, above %g", alert.rule, alert.subject, alert.value, alert.limit)
+    _send_mail(_("MCP alert is no longer muted: %(alert)s") % {"alert": alert}, alert)
+
+
+def notify_cleared(alert: Alert, *, is_muted: bool = False) -> None:
+    """Notify people of the end of an alert. Failures are logged. A muted alert sends its signal only."""
     logger.info("Alert cleared: %s %r is %g, not above %g", alert.rule, alert.subject, alert.value, alert.limit)
     _send_signal(alert_cleared, alert)
-    _send_mail(_("MCP alert is over: %(alert)s") % {"alert": alert}, alert)
+    if not is_muted:
+        _send_mail(_("MCP alert is over: %(alert)s") % {"alert": alert}, alert)
 
 
 def _send_signal(signal: Signal, alert: Alert) -> None:

@@ -20,6 +20,12 @@ from django.utils.translation import gettext as _
 
 from mcp_django import wiring
 from mcp_django.admin.base import BaseAdmin
+from mcp_django.contrib.control_room.alerts.muting import (
+    MUTE_PERMISSION,
+    MUTED_MESSAGE,
+    UNMUTED_MESSAGE,
+    change_mute,
+)
 from mcp_django.contrib.control_room.export import build_csv_response
 from mcp_django.contrib.control_room.models import CallLogEntry, ControlRoom
 from mcp_django.contrib.control_room.pages.access import ACCESS_PERMISSION, AccessForm, build_table, iter_csv_rows
@@ -64,6 +70,7 @@ class ControlRoomAdmin(BaseAdmin):
                 ("access/", self.access_view, "access"),
                 ("running/", self.running_view, "running"),
                 ("cancel/", self.cancel_view, "cancel"),
+                ("mute/", self.mute_view, "mute"),
             )
         ]
 
@@ -157,6 +164,22 @@ class ControlRoomAdmin(BaseAdmin):
         """Return True if the user may cancel calls."""
         return request.user.has_perm(f"{self.opts.app_label}.cancel_call")
 
+    def mute_view(self, request: HttpRequest) -> HttpResponse:
+        """Mute an active alert for an hour, or end its mute."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        self.check_view_permission(request)
+        if not request.user.has_perm(MUTE_PERMISSION):
+            raise PermissionDenied
+        ends_mute = request.POST.get("act") == "unmute"
+        alert = change_mute(request.POST.get("alert", ""), ends_mute=ends_mute)
+        if alert is None:
+            self.message_user(request, _("The alert has changed meanwhile."), messages.WARNING)
+        else:
+            log_act(request, str(alert), UNMUTED_MESSAGE if ends_mute else MUTED_MESSAGE)
+        query = self.build_room_context(request)["query"]
+        return HttpResponseRedirect(f"{self.get_url('changelist')}?{query}")
+
     def build_room_context(self, request: HttpRequest, **context: Any) -> dict[str, Any]:
         """Return the context that all pages share: time span, server, and the links to others."""
         span = get_span(request.GET.get("span"))
@@ -197,6 +220,8 @@ class ControlRoomAdmin(BaseAdmin):
                 for alert in running.alerts
             ],
             "may_cancel": self.has_cancel_permission(request),
+            "may_mute": request.user.has_perm(MUTE_PERMISSION),
+            "mute_url": f"{self.get_url('mute')}?{context['query']}",
             "as_of": timezone.now(),
         }
 

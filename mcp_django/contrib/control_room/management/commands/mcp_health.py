@@ -14,7 +14,7 @@ ANY = "any"
 
 
 class Command(BaseCommand):
-    """Check the limits now, and print the alerts. With `--fail-on`, fail if one is active."""
+    """Check the limits now, and print the alerts. With `--fail-on`, fail if one is active and not muted."""
 
     help = 'Check the limits of MCP["ALERTS"] and print the active alerts. Exit with status 1 for those of --fail-on.'
 
@@ -25,7 +25,8 @@ class Command(BaseCommand):
             choices=(ANY, *DEFAULT_LIMITS),
             default=[],
             metavar="RULE",
-            help=f"fail if an alert of this rule is active; may be repeated: {', '.join((ANY, *DEFAULT_LIMITS))}",
+            help="fail if an alert of this rule is active and not muted; may be repeated: "
+            + ", ".join((ANY, *DEFAULT_LIMITS)),
         )
         parser.add_argument("--json", action="store_true", help="print a JSON object, with all measurements")
 
@@ -44,6 +45,7 @@ class Command(BaseCommand):
                     "value": alert.value,
                     "limit": alert.limit,
                     "since": None if alert.since is None else alert.since.isoformat(),
+                    "muted_until": alert.muted_until.isoformat() if alert.muted_until and alert.is_muted() else None,
                 }
                 for alert in alerts
             ]
@@ -52,8 +54,10 @@ class Command(BaseCommand):
             self.stdout.write("No alert is active.")
         else:
             for alert in alerts:
-                self.stdout.write(f"{alert.rule}: {alert} (since {alert.since:%Y-%m-%d %H:%M:%S} UTC)")
+                muted = f", muted until {alert.muted_until:%H:%M:%S} UTC" if alert.is_muted() else ""
+                self.stdout.write(f"{alert.rule}: {alert} (since {alert.since:%Y-%m-%d %H:%M:%S} UTC{muted})")
 
-        failing = [alert for alert in alerts if ANY in options["fail_on"] or alert.rule in options["fail_on"]]
+        wanted = [alert for alert in alerts if ANY in options["fail_on"] or alert.rule in options["fail_on"]]
+        failing = [alert for alert in wanted if not alert.is_muted()]
         if failing:
             raise CommandError("; ".join(str(alert) for alert in failing))
