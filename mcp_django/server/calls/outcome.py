@@ -125,15 +125,16 @@ class CallRecord:
             self.end_wait(wait)
 
     def start_wait(self, cause: str, key: str | None = None) -> Wait:
-        """Record the start of a wait. Any thread may end it."""
+        """Record the start of a wait, which any thread may end.
+
+        Threads of the call may start waits at the same time.
+        """
         wait = Wait(cause, key)
-        if not self.wait_count:
-            self.waits = []
-            self._open_waits = []
+        waits: list[Wait] = vars(self).setdefault("waits", [])
         self.wait_count += 1
-        if len(self.waits) < MAX_WAITS:
-            self.waits.append(wait)
-        self._open_waits.append(wait)
+        if len(waits) < MAX_WAITS:
+            waits.append(wait)
+        vars(self).setdefault("_open_waits", []).append(wait)
         return wait
 
     def end_wait(self, wait: Wait) -> None:
