@@ -12,13 +12,16 @@ are not served then: each request raises ImproperlyConfigured.
 """
 
 import functools
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 from django.urls import URLPattern, clear_url_caches, path
 
 from mcp_django import well_known
 from mcp_django.conf import clear_cache, is_usable, on_change, servers
 from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW
-from mcp_django.transports.http.django_view import as_view
+from mcp_django.transports.http.django_view import View, as_view
+from mcp_django.transports.http.endpoint import HTTPEndpoint
 from mcp_django.transports.http.handler import get_http_endpoint
 from mcp_django.transports.http.health import PATH as HEALTHZ
 from mcp_django.transports.http.health import HealthEndpoint
@@ -32,37 +35,71 @@ from mcp_django.wiring import get_database_readiness, get_lifecycle
 app_name = "mcp_django"
 
 
-def _build_patterns() -> list[URLPattern]:
-    patterns, subpaths = [], []
+Kind = Literal["http", "sse", "ticket", "health"]
+
+
+class _ServedPath(NamedTuple):
+    """The path of a view of a server."""
+
+    path: str
+    alias: str
+    kind: Kind
+
+
+def _list_routes() -> list[_ServedPath]:
+    routes = []
     for alias, server in servers().items():
         if "http" in server.transports:
-            view = as_view(functools.partial(get_http_endpoint, alias))
-            patterns += [path(server.path, view, name=alias), path(f"{server.path}/", view)]
+            routes.append(_ServedPath(server.path, alias, "http"))
         if "sse" in server.transports and "handshake" in server.eras:
-            view = as_view(functools.partial(get_legacy_sse, alias))
-            subpaths += [path(f"{server.path}/{SSE}{slash}", view) for slash in ("", "/")]
+            routes.append(_ServedPath(f"{server.path}/{SSE}", alias, "sse"))
         if "websocket" in server.transports:
-            view = as_view(functools.partial(get_ticket_endpoint, alias))
-            subpaths += [path(f"{server.path}/{TICKET}{slash}", view) for slash in ("", "/")]
+            routes.append(_ServedPath(f"{server.path}/{TICKET}", alias, "ticket"))
         if server.healthz and is_usable():
-            health = HealthEndpoint(get_lifecycle, get_database_readiness)
-            subpaths += [path(f"{server.path}/{HEALTHZ}{slash}", health.view) for slash in ("", "/")]
+            routes.append(_ServedPath(f"{server.path}/{HEALTHZ}", alias, "health"))
+
+    # As in `asgi.mount`, a static path precedes patterns that it would match.
+    return sorted(routes, key=lambda route: ("<" in route.path, route.kind != "http"))
+
+
+def _build_patterns(routes: list[_ServedPath]) -> list[URLPattern]:
+    patterns = []
+    for route in routes:
+        view = _build_view(route)
+        name = route.alias if route.kind == "http" else None
+        patterns += [path(route.path, view, name=name), path(f"{route.path}/", view)]
 
     return [
-        # As in `asgi.mount`, a static path precedes patterns that it would match.
-        *sorted(patterns + subpaths, key=lambda pattern: "<" in str(pattern.pattern)),
+        *patterns,
         path("mcp/page/<str:token>", open_page, name=OPEN_VIEW),
         path("mcp/page/<str:token>/done", page_done, name=DONE_VIEW),
         *well_known.urlpatterns,
     ]
 
 
-urlpatterns = _build_patterns()
+def _build_view(route: _ServedPath) -> View:
+    if route.kind == "health":
+        return HealthEndpoint(get_lifecycle, get_database_readiness).view
+    return as_view(functools.partial(_ENDPOINTS[route.kind], route.alias))
+
+
+_ENDPOINTS: dict[Kind, Callable[[str], HTTPEndpoint]] = {
+    "http": get_http_endpoint,
+    "sse": get_legacy_sse,
+    "ticket": get_ticket_endpoint,
+}
+_routes = _list_routes()
+urlpatterns = _build_patterns(_routes)
 
 
 @on_change()
 def _rebuild_patterns() -> None:
-    """Rebuild the URL patterns in tests that override MCP, as `asgi.mount` does."""
-    urlpatterns[:] = _build_patterns()
-    clear_url_caches()
+    """Rebuild the URL patterns in tests that override MCP, as `asgi.mount` does.
+
+    Django's caches of URLs are kept if no path changes: to fill them takes longer than most tests.
+    """
+    if (routes := _list_routes()) != _routes:
+        _routes[:] = routes
+        urlpatterns[:] = _build_patterns(routes)
+        clear_url_caches()
     clear_cache()  # a test may change the setting later without a signal

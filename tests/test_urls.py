@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection
 from django.test import AsyncClient, Client, RequestFactory, override_settings
-from django.urls import NoReverseMatch, Resolver404, include, path, resolve, reverse
+from django.urls import NoReverseMatch, Resolver404, get_resolver, include, path, resolve, reverse
 
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.runtime.url_elicitation import PageVisit
@@ -47,6 +47,15 @@ def test_servers_are_reversed_by_alias_to_the_path_without_a_slash() -> None:
     assert reverse("mcp_django:staff", kwargs={"house": "main"}) == "/api/staff/main"
     with pytest.raises(NoReverseMatch):
         reverse("mcp_django:nobody")
+
+
+def test_django_s_caches_of_urls_are_emptied_only_if_a_path_changes() -> None:
+    with override_settings(MCP={"AUTH": "none", "SERVERS": SERVERS}):
+        before = get_resolver()
+        with override_settings(MCP={"AUTH": "none", "SERVERS": SERVERS, "LIMITS": {"BODY": 100}}):
+            assert get_resolver() is before
+        with override_settings(MCP={"AUTH": "none", "SERVERS": {"default": {"PATH": "elsewhere"}}}):
+            assert get_resolver() is not before
 
 
 def test_the_urls_may_be_included_several_times_in_namespaces_of_their_own() -> None:
