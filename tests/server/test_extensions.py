@@ -19,6 +19,7 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import REVISIONS, Era
 from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.pending import PendingResponse
+from mcp_django.server.composition.extension_handlers import ExtensionMethod, build_handlers
 from mcp_django.server.composition.extension_registry import ExtensionRegistry
 from mcp_django.types import TaskOptions
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server
@@ -273,6 +274,14 @@ def test_wrong_declarations_are_refused(wrong: str) -> None:
     kind, text = WRONG[wrong]
     with pytest.raises(DeclarationError, match=text):
         Server("tests", extensions=[kind()])
+
+
+def test_servers_share_the_compiled_parameters_of_an_extension() -> None:
+    first, second = ([h for h in build_handlers(Audit()) if isinstance(h, ExtensionMethod)] for _ in range(2))
+    for one, other in zip(first, second, strict=True):
+        assert one.parameters is other.parameters
+        assert one.output is other.output
+        assert one.extension is not other.extension
 
 
 def test_two_extensions_share_neither_an_identifier_nor_a_method() -> None:

@@ -18,7 +18,10 @@ from mcp_django.server.primitives.decorators import PrimitiveOptions, build_comm
 from mcp_django.server.primitives.results import ExtensionResult
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 _DECLARATIONS_ATTRIBUTE = "__mcp_extension_declarations__"
+_PARAMETERS_ATTRIBUTE = "__mcp_extension_parameters__"
+_BODY_ATTRIBUTE = "__mcp_extension_body__"
 _NOTIFICATION_PREFIX = "notifications/"
 _METHOD = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*(?:/[A-Za-z0-9_.\-]+)+")
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -193,7 +196,7 @@ def build_handlers(extension: Extension) -> Iterator[ExtensionHandler]:
 def _build(extension: Extension, fn: Callable[..., Any], declaration: _Declaration) -> ExtensionHandler:
     source, kind, name = describe_source(fn), declaration.kind, declaration.name
     _check_name(kind, name, source)
-    parameters = MethodParameters(fn)
+    parameters = _compile_once(fn, _PARAMETERS_ATTRIBUTE, MethodParameters)
     members = dict(declaration.members)
 
     if kind is ExtensionSubscription:
@@ -202,7 +205,7 @@ def _build(extension: Extension, fn: Callable[..., Any], declaration: _Declarati
     else:
         members["parameters"] = parameters
     if kind is ExtensionMethod:
-        members["output"] = _compile_body(fn, source)
+        members["output"] = _compile_once(fn, _BODY_ATTRIBUTE, _compile_body)
         if members["name_param"] is not None and members["name_param"] not in parameters.names:
             raise DeclarationError(f"{source}: name_param={members['name_param']!r} is not a parameter")
 
@@ -214,6 +217,19 @@ def _build(extension: Extension, fn: Callable[..., Any], declaration: _Declarati
         handler=Handler(fn, parameters.injected, atomic=parse_atomic(fn, declaration.options.get("atomic"))),
         source=source,
     )
+
+
+def _compile_once(fn: Callable[..., Any], attribute: str, compile_function: Callable[[Callable[..., Any]], T]) -> T:
+    """Return what `compile_function` makes of a marked function, kept in its attribute.
+
+    All servers with the extension share it: to compile the annotations takes most of the time that a server needs to
+    start.
+    """
+    kept = vars(getattr(fn, "__func__", fn))
+    if attribute not in kept:
+        kept[attribute] = compile_function(fn)
+    compiled: T = kept[attribute]
+    return compiled
 
 
 def _check_name(kind: type[ExtensionHandler], name: str, source: str) -> None:
@@ -229,9 +245,10 @@ def _check_name(kind: type[ExtensionHandler], name: str, source: str) -> None:
         raise DeclarationError(f"{source}: the protocol itself defines {name!r}")
 
 
-def _compile_body(fn: Callable[..., Any], source: str) -> ToolOutput | None:
+def _compile_body(fn: Callable[..., Any]) -> ToolOutput | None:
     """Compile the return annotation of a method. Raises DeclarationError."""
     output = compile_output(fn, is_content=lambda annotation: annotation is ExtensionResult)
     if output is not None and output.is_wrapped:
+        source = describe_source(fn)
         raise DeclarationError(f"{source}: the result of a method is a JSON object; return a dict or a dataclass")
     return output
