@@ -142,7 +142,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
             await transport.close()
 
         pyfuncitem.obj = to_the_end
-    return (yield)
+    try:
+        return (yield)
+    finally:
+        pyfuncitem.obj = test  # the item lives on, and would keep the transport with all of its servers
 
 
 @pytest.fixture
