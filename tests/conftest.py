@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.conf import settings
 from django.db import connection
+from django.urls import set_urlconf
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from pytest_django.plugin import DjangoDbBlocker
@@ -131,6 +133,24 @@ def _no_records(django_db_setup: None) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _django_set_urlconf(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Serve the URLs of the mark `urls` (pytest-django's fixture of this name), and keep Django's caches of URLs.
+
+    Each URLconf has its own entry in them, and to fill one takes longer than most tests.
+    """
+    marker = request.node.get_closest_marker("urls")
+    if marker is None:
+        yield
+        return
+    before = settings.ROOT_URLCONF
+    settings.ROOT_URLCONF = marker.args[0]
+    set_urlconf(None)
+    yield
+    settings.ROOT_URLCONF = before
+    set_urlconf(None)
+
+
+@pytest.fixture(autouse=True)
 def _nothing_counted() -> None:
     """No test is throttled for what others did."""
     from django.core.cache import cache
@@ -144,11 +164,6 @@ def _no_rules() -> None:
     from mcp_django.auth.authorization.rule_cache import NO_RULES, RULE_CACHE  # once Django is set up
 
     RULE_CACHE.set_rules(NO_RULES)
-
-
-def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
-    """A name without an address in it: processes that share the tests must call them the same."""
-    return argname if " at 0x" in repr(val) else None
 
 
 @pytest.hookimpl(trylast=True)
