@@ -1,14 +1,13 @@
-"""The `mcp` 2.3 client against a server, in one of its modes: `python modern_client.py WAY TARGET CALLS MODE`.
+"""The `mcp` 2.3 client against a server, in one of its modes: `check(way, target, calls, mode)`.
 
-WAY is http, sse or stdio; TARGET a URL, or the command as in a client's configuration. CALLS is a JSON object of tools
-and arguments; the first that the server lists is called. Not a test module: `python -m tests.clients` runs it. Every
-check raises on failure.
+The way is http, sse or stdio; the target a URL, or the JSON of the command as in a client's configuration. The first of
+the calls whose tool the server lists is made. Not a test module: `python -m tests.clients` runs it. Every check raises
+on failure.
 """
 
 import asyncio
 import json
 import re
-import sys
 import warnings
 from contextlib import suppress
 from typing import Any
@@ -127,7 +126,3 @@ async def journey(client: Client, user: User) -> None:
         assert user.asked == list(TRAVELLER), user.asked
         numbers.append(int(told[1]))
     assert numbers[1] == numbers[0] + 1, numbers
-
-
-if __name__ == "__main__":
-    sys.stdout.write(asyncio.run(check(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4])))

@@ -1,14 +1,13 @@
-"""Our client against a server, in one of its modes: `python our_client.py WAY TARGET CALLS MODE`.
+"""Our client against a server, in one of its modes: `check(way, said, calls, mode)`.
 
-WAY is http, sse, websocket or stdio; TARGET a URL, or the command as in a client's configuration. CALLS is a JSON
-object of tools and arguments; the first that the server lists is called. MODE is `auto` or an era. Every check raises
-on failure.
+The way is http, sse, websocket or stdio; what is said of the target a URL, or the JSON of the command as in a client's
+configuration. The first of the calls whose tool the server lists is made. The mode is `auto` or an era. Every check
+raises on failure.
 """
 
 import asyncio
 import json
 import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -179,7 +178,3 @@ def _filled(name: str, field: dict[str, Any]) -> Any:
         return choices[0]
     samples = {"integer": field.get("minimum", 1), "number": field.get("minimum", 1), "boolean": True, "array": []}
     return samples.get(field["type"], {"name": "Al"}.get(name, "blue"))
-
-
-if __name__ == "__main__":
-    sys.stdout.write(asyncio.run(check(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4])))

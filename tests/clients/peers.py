@@ -1,8 +1,11 @@
 """The peers: what runs each of them against a server, and what it has to be installed with.
 
+The clients of this environment run in this process; each other one has a process of its own.
+
 A peer is given a way in and its target: a URL, or for stdio the command as it stands in a client's configuration.
 """
 
+import asyncio
 import functools
 import json
 import os
@@ -11,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +23,7 @@ from typing import Any, NamedTuple
 from uv import find_uv_bin
 
 from mcp_django.client import Client, StreamableHTTP
+from tests.clients import modern_client, our_client
 from tests.conformance.__main__ import say
 from tests.conformance.npm import cache_directory, installed_package, installed_tool, lock_cache
 
@@ -63,11 +68,11 @@ def _legacy(way: str, target: Target, calls: Calls) -> str:
 
 
 def _modern(mode: str, way: str, target: Target, calls: Calls) -> str:
-    return run_peer([sys.executable, str(HERE / "modern_client.py"), way, _said(target), json.dumps(calls), mode])
+    return run_check(modern_client.check(way, _said(target), calls, mode))
 
 
 def _ours(mode: str, way: str, target: Target, calls: Calls) -> str:
-    return run_peer([sys.executable, "-m", "tests.clients.our_client", way, _said(target), json.dumps(calls), mode])
+    return run_check(our_client.check(way, _said(target), calls, mode))
 
 
 def _typescript(script: str, mode: str, way: str, target: Target, calls: Calls) -> str:
@@ -219,6 +224,17 @@ def _result(printed: dict[str, Any]) -> dict[str, Any]:
     """The method's result, which the Inspector prints bare or below "result"."""
     result: dict[str, Any] = printed.get("result", printed)
     return result
+
+
+def run_check(check: Coroutine[Any, Any, str]) -> str:
+    """Run a client of this environment on a loop of its own, and return what it says: its imports take longer than it.
+
+    Raises Failed with the traceback.
+    """
+    try:
+        return asyncio.run(asyncio.wait_for(check, LIMIT))
+    except Exception as problem:
+        raise Failed("".join(traceback.format_exception(problem))) from problem
 
 
 def run_peer(command: list[str]) -> str:
