@@ -98,16 +98,15 @@ class PlaygroundAdmin(BaseAdmin):
         entry = find_entry(entries, kind, request.GET.get("name"))
 
         context = self._build_page_context(request, alias, kind, user)
-        hidden = (
-            list_hidden_entries(alias, principal, kind, entries) if request.user.has_perm(ACCESS_PERMISSION) else []
-        )
-        rows = build_list_rows(entries, hidden, context["filter_text"])
-        context |= {"kinds": list_kinds(capabilities), "list_rows": rows, "entries": entries, "entry": entry}
+        context |= {"kinds": list_kinds(capabilities), "entries": entries, "entry": entry}
         if entry is not None:
             context |= self._build_entry_context(request, RunTarget(alias, principal, kind, entry), capabilities)
-        response: HttpResponse = context.get("response") or TemplateResponse(
-            request, "mcp_control_room/playground.html", context | (extra_context or {})
-        )
+        response: HttpResponse | None = context.get("response")
+        if response is None:
+            is_allowed = request.user.has_perm(ACCESS_PERMISSION)
+            hidden = list_hidden_entries(alias, principal, kind, entries) if is_allowed else []
+            context["list_rows"] = build_list_rows(entries, hidden, context["filter_text"])
+            response = TemplateResponse(request, "mcp_control_room/playground.html", context | (extra_context or {}))
         response["Cache-Control"] = "no-store"
         return response
 

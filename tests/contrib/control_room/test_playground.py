@@ -387,3 +387,5 @@ def test_parts_of_results_have_the_way_to_their_bytes_and_resources() -> None:
     assert [block.kind for block in blocks] == ["file", "audio", "text", "link", "file", "resource", "json"]
     assert [block.uri for block in blocks] == ["", "", "", "notes://one", "notes://pdf", "notes://text", ""]
     assert (blocks[4].file_name, blocks[4].size) == ("result.pdf", 6)
+    malformed = {"content": [1, {"type": "resource", "resource": 2}], "messages": [3, {"content": []}], "contents": {}}
+    assert [block.kind for block in list_blocks(malformed)] == ["json"] * 4

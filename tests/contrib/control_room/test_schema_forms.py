@@ -132,6 +132,9 @@ def test_untouched_and_cleared_values_are_absent_and_defaults_are_shown_only() -
     assert 'type="date"' not in page  # A browser sends nothing for a date that it does not know.
     names = ("count", "size", "day", "is_loud")
     assert fill(schema, {f"argument-{name}": "" for name in names}) == fill(schema, {}) == {}
+    kind = {"properties": {"kind": {"const": "trip"}, "other": {"const": 1}}, "required": ["kind"]}
+    assert ArgumentsForm(kind)["argument-kind"].initial == '"trip"'
+    assert ArgumentsForm(kind)["argument-other"].initial is None
     hostile = ArgumentsForm(schema, {"argument-size": '"XL"'})
     assert not hostile.is_valid()
 

@@ -51,15 +51,24 @@ def list_blocks(result: Mapping[str, Any]) -> list[ContentBlock]:
     return blocks
 
 
-def _iter_content(result: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    yield from result.get("content", ())
-    for message in result.get("messages", ()):
-        yield {**message["content"], "title": message["role"]}
-    for contents in result.get("contents", ()):
+def _iter_content(result: Mapping[str, Any]) -> Iterable[Any]:
+    yield from _get_list(result, "content")
+    for message in _get_list(result, "messages"):
+        content = message.get("content") if isinstance(message, Mapping) else None
+        yield {**content, "title": message.get("role", "")} if isinstance(content, Mapping) else message
+    for contents in _get_list(result, "contents"):
         yield {"type": "resource", "resource": contents}
 
 
-def _build_block(block: Mapping[str, Any]) -> ContentBlock:
+def _get_list(result: Mapping[str, Any], key: str) -> list[Any]:
+    found = result.get(key)
+    return found if isinstance(found, list) else []
+
+
+def _build_block(block: Any) -> ContentBlock:
+    """Return a part; JSON for one that breaks the rules of its type."""
+    if not isinstance(block, Mapping):
+        return ContentBlock("json", format_json(block))
     kind, title = block.get("type"), str(block.get("title", ""))
     if kind == "text":
         return ContentBlock("text", str(block.get("text", "")), title)
@@ -68,8 +77,8 @@ def _build_block(block: Mapping[str, Any]) -> ContentBlock:
     if kind == "resource_link":
         name = title or str(block.get("name", ""))
         return ContentBlock("link", str(block.get("description", "")), name, str(block.get("uri", "")))
-    if kind == "resource":
-        return _build_resource(block.get("resource", {}))
+    if kind == "resource" and isinstance(block.get("resource"), Mapping):
+        return _build_resource(block["resource"])
     return ContentBlock("json", format_json(block), title)
 
 

@@ -52,7 +52,7 @@ class ArgumentsForm(forms.Form):
     """Form for the arguments of a schema."""
 
     def __init__(self, schema: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{"label_suffix": "", **kwargs})
         self.arguments = list_arguments(schema)
         self._add_fields(self.arguments)
 
@@ -165,6 +165,8 @@ def _build_field(argument: Argument) -> forms.Field:
     if choices is not None:
         if argument.is_nullable and all(choice.value is not None for choice in choices):
             choices = [*choices, AllowedValue(None)]
+        if argument.is_required and len(choices) == 1 and len(argument.path) == 1:
+            options["initial"] = _format_exactly(choices[0].value)
         empty = "—" if default is None else _("— (default: %(value)s)") % {"value": _format_default(default)}
         return forms.ChoiceField(choices=[(LEFT_OUT, empty), *map(_build_option, choices)], **options)
     if argument.item_choices is not None:

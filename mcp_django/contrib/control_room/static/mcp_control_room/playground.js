@@ -40,7 +40,10 @@
     button.textContent = form.dataset.pickText;
     button.setAttribute("aria-describedby", input.labels[0].id ||= `${input.id}_label`);
     button.addEventListener("click", () => picker.showPicker());
-    input.after(" ", button, picker);
+    const line = document.createElement("span");
+    line.className = "playground-suggestions";
+    input.replaceWith(line);
+    line.append(input, button, picker);
   };
   document.querySelectorAll("[data-picker]").forEach(addPicker);
 
