@@ -35,7 +35,7 @@ TEMPLATES = [
         },
     }
 ]
-MCP: dict[str, Any] = {"AUTH": "none", "RECORD": {"FLUSH": 0.2}}
+MCP: dict[str, Any] = {"AUTH": "none", "RECORD": {"FLUSH": 0.2}, "PLAYGROUND": {"ENABLED": True}}
 
 
 class SuperuserMiddleware:
