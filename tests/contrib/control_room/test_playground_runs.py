@@ -234,6 +234,21 @@ def test_each_round_of_a_tool_that_may_write_needs_its_confirmation(browser: Cli
     assert page.send({**page.fields, **answer}).result == "booked Oslo: True"
 
 
+def test_a_tool_that_writes_since_the_first_round_needs_the_confirmation(
+    browser: Client, server: Server, received: list[Call]
+) -> None:
+    page = start(browser, "list_roots")
+    registry = get_registry(ALIAS)
+    registry.remove("tool", "list_roots")
+
+    @server.tool
+    async def list_roots(ctx: Context) -> str:
+        return str(await ctx.list_roots())
+
+    assert "Tick the box to run it" in page.answer(decision="accept", roots="", confirmed="on").text
+    assert len(received) == 1
+
+
 def test_hostile_rounds_get_the_answer_of_a_real_client(browser: Client) -> None:
     page = start(browser, "plan", argument__place="Oslo")
     altered = {**page.fields, "request_state": page.fields["request_state"] + "x", "history": "[[[1]]]"}

@@ -122,6 +122,10 @@ class ThreadLines:
         """
         try:
             async_to_sync(self._serve)(started)
+        except BaseException as problem:
+            if started.done():
+                raise
+            started.set_exception(problem)  # The reader waits for the loop.
         finally:
             connections.close_all()
 

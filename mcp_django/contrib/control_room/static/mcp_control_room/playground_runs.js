@@ -13,7 +13,8 @@
 
   const say = (name) => { status.textContent = area.dataset[`${name}Text`]; };
 
-  const showMessage = (event) => {
+  // The message comes last, or after an item.
+  const showMessage = (event, place = null) => {
     part("wire").hidden = false;
     const rounds = part("rounds");
     let section = rounds.querySelector(`[data-round="${Number(event.round)}"]`);
@@ -43,7 +44,8 @@
     text.textContent = event.text;
     details.append(summary, text);
     item.append(details);
-    section.querySelector("ol").append(item);
+    if (place) place.after(item);
+    else section.querySelector("ol").append(item);
   };
 
   const showProgress = ({ progress, total, message }) => {
@@ -114,7 +116,10 @@
   };
 
   const show = (event) => {
-    if (event.kind === "message") showMessage(event);
+    if (event.kind === "message") {
+      running.origin ??= performance.now() - event.ms;
+      showMessage(event);
+    }
     if (event.kind === "question") showQuestion(event);
     if (event.kind === "end") showEnd(event);
     if (event.progress) showProgress(event.progress);
@@ -162,7 +167,7 @@
 
   const run = async (form, submitter) => {
     running?.controller.abort();
-    const current = { controller: new AbortController(), end: null, started: performance.now() };
+    const current = { controller: new AbortController(), end: null, origin: null };
     running = current;
     const body = new FormData(form, submitter);
     start(submitter.value !== "answer");
@@ -187,6 +192,9 @@
   const reply = async (form, submitter) => {
     const box = form.closest("[data-question]");
     const body = new FormData(form, submitter);
+    // The answer to the call may arrive before the response to this request.
+    const place = part("rounds").querySelector("section:last-child li:last-child");
+    const ms = Math.round(performance.now() - running.origin);
     submitter.disabled = true;
     try {
       const response = await fetch(form.getAttribute("action") ?? location.href, { method: "POST", body, credentials: "same-origin" });
@@ -198,7 +206,7 @@
       }
       box.remove();
       if (answer.error) showLog(answer.error);
-      else showMessage({ ...answer, round: 1, ms: Math.round(performance.now() - running.started) });
+      else showMessage({ ...answer, round: 1, ms }, place);
       if (!part("questions").children.length && !running.end) say("running");
     } catch {
       submitter.disabled = false;
