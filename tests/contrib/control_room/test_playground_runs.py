@@ -135,6 +135,7 @@ def test_rounds_of_questions_are_answered_without_state_on_the_server(browser: C
     assert "Sure?" in page.text
     page = page.answer(decision="accept", argument__value="true")
     assert page.result == "Sun, 3 days, True"
+    assert re.search(r'name="argument-place"[^>]*>\s*Oslo', page.text)
     requests = [message for _, is_sent, message in page.wire if is_sent]
     assert [number for number, is_sent, _ in page.wire if is_sent] == [1, 2, 3]
     assert [message["id"] for message in requests] == [1, 2, 3]

@@ -12,6 +12,7 @@ from django.test import AsyncClient, Client
 from django.test.client import FakePayload
 
 from mcp_django import Context, Server, wiring
+from mcp_django.contrib.control_room.playground.runs import wire
 from mcp_django.contrib.control_room.playground.runs.streams import MEDIA_TYPE
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS
 from mcp_django.server.primitives.registry import get_registry
@@ -71,6 +72,12 @@ def to_async(browser: Client) -> AsyncClient:
     client = AsyncClient()
     client.cookies = browser.cookies
     return client
+
+
+def read_fields(page: str) -> dict[str, str]:
+    """Return the hidden fields of a form, but for the token against forgery."""
+    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page)
+    return {name: html.unescape(value) for name, value in found if name != "csrfmiddlewaretoken"}
 
 
 class LiveRun:
@@ -145,15 +152,52 @@ async def test_a_refusal_of_the_model_is_an_error_in_the_handshake_era(run: Call
     assert "The user refused the request" in (await live.wait_for("end"))["html"]
 
 
+async def test_a_refusal_of_the_model_ends_the_run_in_the_stateless_era(run: Callable[[str], LiveRun]) -> None:
+    live = run("think")
+    await live.start()
+    fields = read_fields((await live.wait_for("end"))["html"])
+    sent = len(live.wire)
+    await live.start(**fields, **{"act": "answer", "question-1-decision": "decline"})
+    assert "You refused" in (await live.wait_for("end"))["html"]
+    assert len(live.wire) == sent
+
+
+async def test_a_question_is_withdrawn_when_its_call_no_longer_waits(
+    run: Callable[[str], LiveRun], settings: Any
+) -> None:
+    settings.MCP = settings.MCP | {"LIMITS": {"ELICITATION_TIMEOUT": 0.05}}
+    live = run("ask")
+    await live.start(revision=HANDSHAKE_VERSIONS[-1])
+    question = await live.wait_for("question")
+    end = await live.wait_for("end")
+    assert "The client did not answer within" in end["html"]
+    assert [event["withdrawn"] for event in live.events if "withdrawn" in event] == [question["id"]]
+
+
+async def test_many_notifications_are_not_listed_and_still_move_the_bar(
+    run: Callable[[str], LiveRun], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "MAX_LISTED_MESSAGES", 3)
+
+    @server.tool(annotations=READS)
+    async def count(ctx: Context) -> str:
+        for number in range(5):
+            await ctx.report_progress(number + 1)
+        return "done"
+
+    live = run("count")
+    await live.start()
+    assert "done" in (await live.wait_for("end"))["html"]
+    assert [event["progress"]["progress"] for event in live.events if "progress" in event] == [1, 2, 3, 4, 5]
+    assert len(live.wire) == 4  # the request, two notifications, the answer
+
+
 async def test_rounds_are_streamed_in_the_stateless_era(run: Callable[[str], LiveRun]) -> None:
     live = run("ask")
     await live.start()
     end = await live.wait_for("end")
     assert [event.get("progress") for event in live.events][1] == {"progress": 1, "total": 2, "message": "half"}
-    fields = {
-        name: html.unescape(value)
-        for name, value in re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', end["html"])
-    }
+    fields = read_fields(end["html"])
     assert "history" not in fields  # The script keeps the messages.
     await live.start(**fields, **{"act": "answer", "question-1-decision": "accept", "question-1-argument-value": "x"})
     end = await live.wait_for("end")

@@ -34,6 +34,7 @@ from mcp_django.contrib.control_room.playground.runs.replies import render_live_
 from mcp_django.contrib.control_room.playground.runs.simulated_clients import DEFAULT_LOG_LEVEL, SimulatedClient
 from mcp_django.contrib.control_room.playground.runs.streams import MEDIA_TYPE, Send, build_stream
 from mcp_django.contrib.control_room.playground.runs.wire import LiveQuestion, RunObserver, WireMessage, WireRun
+from mcp_django.contrib.control_room.playground.schema_forms import build_filled_form
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import LATEST
 from mcp_django.protocol.types import LOG_LEVELS
@@ -67,6 +68,8 @@ class OperationRound:
         """Questions of the server, which the next round answers."""
         self.request_state: str | None = None
         """State of the server that the next round returns."""
+        self.is_refused = False
+        """True if the user refused a question that has no answer for this."""
         self.page: Mapping[str, Any] = {}
         """Context of the page, for the parts of it that a first round changes."""
         self._next = operation
@@ -103,7 +106,11 @@ class OperationRound:
         number = self.operation.number
 
         async def on_message(found: WireMessage) -> None:
-            await send({**_describe(number, found), **_describe_notification(found.message)})
+            effect = _describe_notification(found.message)
+            if found.is_listed:
+                await send({**_describe(number, found), **effect})
+            elif effect:
+                await send({"kind": "notification", **effect})
 
         async def on_question(question: LiveQuestion) -> None:
             with translation.override(self._language):
@@ -142,6 +149,7 @@ class OperationRound:
             "exchange": self.exchange,
             "questions": self.questions,
             "request_state": self.request_state,
+            "is_refused": self.is_refused,
             "acting_name": self.target.username,
             "query": self.target.query,
         }
@@ -200,24 +208,28 @@ def build_answer_context(request: HttpRequest, target: RunTarget) -> JSONObject:
     if target.entry.may_write and not operation.is_confirmed:
         return {"error": _("This tool may write. Tick the box to run it.")}
 
+    context: JSONObject = {"revision": operation.version, "log_level": operation.log_level}
+    filled = build_filled_form(target.entry.build_schema(), operation.params.get("arguments", operation.params))
+    context |= {} if filled is None else {"form": filled}
     run = OperationRound(request, target, operation)
     run.request_state = request.POST.get("request_state")
     run.questions = questions = build_questions(operation.requests, request.POST)
     wrong = [question for question in questions if not question.is_valid()]
     if wrong:
-        return _show(request, run)
+        return context | _show(request, run)
     results = {question.key: question.build_result() for question in questions}
     if None in results.values():
         run.questions = []
         run.request_state = None
-        return _show(request, run) | {"is_refused": True}
+        run.is_refused = True
+        return context | _show(request, run)
 
     log_act(request, target.label, f"Answered in the playground as {target.username}.")
     extra: JSONObject = {"inputResponses": results} if results else {}
     if run.request_state is not None:
         extra["requestState"] = run.request_state
     message = run.build_message(**extra)
-    return {"message": format_json(message), **_send(request, run, message)}
+    return context | {"message": format_json(message)} | _send(request, run, message)
 
 
 def accepts_stream(request: HttpRequest) -> bool:
@@ -256,12 +268,14 @@ def _describe(number: int, found: WireMessage) -> JSONObject:
 
 
 def _describe_notification(message: Mapping[str, Any]) -> JSONObject:
-    """Return the progress or the log message of a notification; empty for others."""
+    """Return the effect of a notification on the page; empty for most."""
     params = message.get("params")
     if not isinstance(params, Mapping):
         return {}
     if message.get("method") == "notifications/progress":
         return {"progress": {name: params.get(name) for name in ("progress", "total", "message")}}
+    if message.get("method") == "notifications/cancelled":
+        return {"withdrawn": params.get("requestId")}
     if message.get("method") == "notifications/message":
         data = params.get("data")
         return {"log": f"{params.get('level')}: {data if isinstance(data, str) else format_json(data)}"}

@@ -20,8 +20,8 @@ from mcp_django.transports.services import get_services
 
 READ_TIMEOUT_SECONDS = 60.0
 """Seconds that one read of a silent connection waits."""
-MAX_KEPT_MESSAGES = 1000
-"""Maximum messages of a run that the page shows."""
+MAX_LISTED_MESSAGES = 1000
+"""Maximum messages of a run in the list of the page. Later ones change its progress and log."""
 QUESTIONS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 """Requests of servers that the user answers."""
 JSONObject = dict[str, Any]
@@ -35,6 +35,8 @@ class WireMessage(NamedTuple):
     milliseconds: int
     """Time since the start of the run."""
     message: Mapping[str, Any]
+    is_listed: bool = True
+    """False for a notification beyond the maximum of the page."""
 
     @property
     def title(self) -> str:
@@ -149,10 +151,11 @@ class WireRun:
         await connection.receive(jsonrpc.dumps(message))
 
     async def _record(self, *, is_sent: bool, message: Mapping[str, Any]) -> None:
-        found = WireMessage(is_sent, round((perf_counter() - self._started) * 1000), message)
-        if len(self.messages) < MAX_KEPT_MESSAGES or "method" not in message:
+        is_listed = len(self.messages) < MAX_LISTED_MESSAGES or "method" not in message
+        found = WireMessage(is_sent, round((perf_counter() - self._started) * 1000), message, is_listed)
+        if is_listed:
             self.messages.append(found)
-            await self._observer.on_message(found)
+        await self._observer.on_message(found)
 
     async def _respond(self, connection: DuplexConnection, request: JSONObject) -> None:
         """Pass a question on to the user, who answers in a request of the browser; answer others at once."""

@@ -82,6 +82,12 @@
     focusFirst(box);
   };
 
+  // The server no longer waits for an answer.
+  const withdraw = (id) => {
+    for (const box of part("questions").children) if (box.dataset.question === String(id)) box.remove();
+    if (!part("questions").children.length && !running.end) say("running");
+  };
+
   const showErrors = (errors) => {
     for (const [name, texts] of Object.entries(errors)) {
       const field = document.getElementsByName(name)[0]?.closest(".playground-field");
@@ -124,6 +130,7 @@
     if (event.kind === "end") showEnd(event);
     if (event.progress) showProgress(event.progress);
     if (event.log) showLog(event.log);
+    if (event.withdrawn) withdraw(event.withdrawn);
   };
 
   const read = async (response) => {
