@@ -3,7 +3,7 @@
 SQLite by default, in a directory of its own; `--postgres postgres://user@host/name` uses that server, in a database of
 its own that is dropped afterwards. Calls read a row, and each gets a row of the control room. Windows with and without
 deletion take turns; the ratios are those of neighbours, and the median is shown. The deletion runs twice: as a serving
-process does it, for half a second between two writes, and as `manage.py mcp_prune` in a process of its own.
+process does it, for a short time between two writes, and as `manage.py mcp_prune` in a process of its own.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class Pruning:
     def __init__(self) -> None:
         from mcp_django.contrib.control_room.recording.maintenance import iter_deletions, iter_prune_steps
 
-        self._deletions = iter_deletions(next(iter(iter_prune_steps())))
+        self.deletions = iter_deletions(next(iter(iter_prune_steps())))
 
     def run(self, seconds: float) -> int:
         """Delete rows for some seconds; return their number."""
         end, deleted = time.perf_counter() + seconds, 0
-        for number in self._deletions:
+        for number in self.deletions:
             deleted += number
             if time.perf_counter() >= end:
                 break
@@ -93,7 +93,10 @@ class Pruning:
 
 def prune_by_command() -> None:
     """Delete for as long as each line of the standard input says."""
+    from mcp_django.contrib.control_room.recording.maintenance import pause_between
+
     pruning = Pruning()
+    pruning.deletions = pause_between(pruning.deletions)
     for line in sys.stdin:
         print(pruning.run(float(line)), flush=True)
 

@@ -17,6 +17,7 @@ from pytest_django.fixtures import Settings
 from mcp_django import Context, wiring
 from mcp_django.contrib import control_room
 from mcp_django.contrib.control_room.models import LongCall
+from mcp_django.contrib.control_room.recording.timeline import RecordedWait, Timeline
 from mcp_django.server.primitives.registry import get_registry
 from tests.browser.keyboard import Keyboard
 from tests.browser.test_strict_policy import OF_DJANGO, boss, check, page, site_url, strict_server
@@ -203,4 +204,21 @@ def test_the_playground_is_usable(room: Page, settings: Settings) -> None:
     room.locator("button[value=show]").click()
     expect(room.locator("#message")).to_contain_text('"method": "tools/call"')
     room.locator("summary", has_text="curl").click()
+    check(room, ignored=OF_DJANGO)
+
+
+def test_the_page_of_a_call_leads_through_its_rounds(room: Page) -> None:
+    now, conversation = timezone.now(), {"conversation": "c" * 32, "milliseconds": 900.0, "waited_milliseconds": 0.0}
+    question = Timeline((RecordedWait("thread", 100.0, 400.0), RecordedWait("elicitation/create", 890.0, 890.0)))
+    first = make_record(
+        now, outcome="input_required", round=1, timeline=question.encode(), client="a-client 1.0", **conversation
+    )
+    make_record(now + timedelta(seconds=30), outcome="ok", round=2, **conversation)
+    room.goto(f"/admin/mcp_control_room/calllogentry/{first.pk}/change/")
+    expect(room.locator("#phases tbody tr")).to_have_count(7)
+    bar = room.locator("#phases rect.call-thread")
+    assert bar.evaluate("it => it.getBoundingClientRect().width > 20")
+    check(room, ignored=OF_DJANGO)
+    room.locator("#rounds a").click()
+    expect(room.locator("#rounds tr[aria-current] td").first).to_have_text("2")
     check(room, ignored=OF_DJANGO)

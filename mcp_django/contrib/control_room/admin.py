@@ -32,6 +32,13 @@ from mcp_django.contrib.control_room.playground_page import PlaygroundAdmin
 from mcp_django.contrib.control_room.recording.writer import get_alias
 
 __all__ = ["CallLogEntryAdmin", "ControlRoomAdmin", "PlaygroundAdmin"]
+SOURCES = {
+    "duration": "milliseconds",
+    "waited": "waited_milliseconds",
+    "user_name": "user_key",
+    "actor_name": "actor_key",
+}
+"""Stored values of computed fields. The page of a call leaves out the empty ones."""
 CONTENT_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl; charset=utf-8"}
 
 
@@ -103,9 +110,9 @@ class CallLogEntryAdmin(BaseAdmin):
         return super().render_change_form(request, context, *args, **kwargs)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        if request.user.has_perm("mcp_control_room.view_call_arguments"):
-            return (*self.shown_fields, "arguments")
-        return self.shown_fields
+        may_see_arguments = request.user.has_perm("mcp_control_room.view_call_arguments")
+        fields = (*self.shown_fields, "arguments") if may_see_arguments else self.shown_fields
+        return [name for name in fields if getattr(obj, SOURCES.get(name, name), None) not in (None, "")]
 
     def has_export_permission(self, request: HttpRequest) -> bool:
         """Return True if the user may export calls."""

@@ -87,15 +87,18 @@ def test_the_page_of_a_call_has_its_phases_as_a_table_with_bars(record: CallLogE
     assert rows == [
         ("0", "Received", "0.0", "6.0"),
         ("0", "Ran its own code", "0.0", "100.0"),
-        ("100", "Waited for a free thread", "100.0", "200.0"),
-        ("300", "Waited for the server wiki", "300.0", "300.0"),
-        ("500", "Asked for an answer of the user: sure", "500.0", "300.0"),
+        ("100", "Waited for: a free thread", "100.0", "200.0"),
+        ("300", "Waited for: the server wiki", "300.0", "300.0"),
+        ("500", "Asked for: an answer of the user (sure)", "500.0", "300.0"),
         ("1.0", "Ended", "994.0", "6.0"),
     ]
     assert "2 later waits are not shown." in page
     assert "700.0 ms" in page
     assert "style=" not in page.partition('id="phases"')[2].partition("</table>")[0]
-    assert "The waits of this call were not recorded." in open_call(record)
+    page = open_call(record)
+    assert "The waits of this call were not recorded." in page
+    assert "Reference:" in page
+    assert "Trace id:" not in page, "empty"
 
 
 def test_the_page_of_a_round_shows_and_links_the_others(record: CallLogEntry) -> None:

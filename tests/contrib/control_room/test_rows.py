@@ -116,6 +116,20 @@ def test_a_long_maintenance_leaves_time_for_writes(
     assert CallLogEntry.objects.get().outcome == "tool_error"
 
 
+def test_the_command_pauses_after_each_full_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(rows, "DELETION_ROWS", 2)
+    monkeypatch.setattr(rows, "sleep", pauses.append)
+    for options, count in (([], 2), (["--fast"], 0)):
+        for _ in range(5):
+            make_record(timezone.now() - timedelta(days=31))
+        pauses.clear()
+        call_command("mcp_prune", *options, stdout=StringIO())
+        assert not CallLogEntry.objects.exists()
+        assert len(pauses) == count
+        assert all(0 < seconds <= rows.MAX_PAUSE_SECONDS for seconds in pauses)
+
+
 def test_the_command_counts_before_it_deletes() -> None:
     make_record(timezone.now() - timedelta(days=31))
     output = StringIO()

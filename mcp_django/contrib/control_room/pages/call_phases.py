@@ -95,7 +95,7 @@ def _name_wait(wait: RecordedWait) -> str:
 def _describe(wait: RecordedWait) -> Any:
     values = {"cause": describe_wait(wait.cause), "name": wait.key}
     if wait.key:
-        text = _("Asked for %(cause)s: %(name)s") if wait.is_question else _("Waited for %(cause)s: %(name)s")
+        text = _("Asked for: %(cause)s (%(name)s)") if wait.is_question else _("Waited for: %(cause)s (%(name)s)")
     else:
-        text = _("Asked for %(cause)s") if wait.is_question else _("Waited for %(cause)s")
+        text = _("Asked for: %(cause)s") if wait.is_question else _("Waited for: %(cause)s")
     return text % values

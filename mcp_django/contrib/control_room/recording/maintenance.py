@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from time import perf_counter, sleep
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -31,8 +32,11 @@ from mcp_django.contrib.control_room.recording.writer import ROLLUP_KEY, ROLLUP_
 MAX_LATE_HOURS = 3
 """Hours that each merge sums again, because the rows of a process may come late."""
 MAX_LATE_DAYS = 2
-DELETION_ROWS = 1000
+DELETION_ROWS = 500
 """Rows that one statement deletes."""
+MAX_DELETION_SHARE = 0.1
+"""Share of the time that a command deletes. It pauses for the rest."""
+MAX_PAUSE_SECONDS = 5.0
 _GROUP_FIELDS = ("server", "method", "name", "outcome")
 
 
@@ -118,6 +122,16 @@ def iter_deletions(step: PruneStep) -> Iterator[int]:
             return
         yield rest.filter(**{f"{name}__lte": end})._raw_delete(rest.db)
         rest = old.filter(**{f"{name}__gte": end})
+
+
+def pause_between(deletions: Iterator[int]) -> Iterator[int]:
+    """Yield the results of deletions, and give the rest of the project time in between. Blocks."""
+    start = perf_counter()
+    for deleted in deletions:
+        yield deleted
+        if deleted >= DELETION_ROWS:
+            sleep(min((perf_counter() - start) * (1 / MAX_DELETION_SHARE - 1), MAX_PAUSE_SECONDS))
+        start = perf_counter()
 
 
 def remove_user(user_key: str) -> int:
