@@ -211,7 +211,10 @@ class ClientHealthAdmin(BaseAdmin):
         self.message_user(request, text, level, extra_tags=f"{CHECK_TAG}{result.alias}")
 
     def load_overviews(self, user: Any) -> list[ServerOverview]:
-        """Return the servers of the setting, as `user` may use them. Runs two statements."""
+        """Return the servers of the setting, as `user` may use them. Runs at most two statements."""
+        clients = get_settings().clients
+        if not clients:
+            return []
         tokens = {
             (token.alias, token.server, token.user_id is not None): token
             for token in ClientToken.objects.filter(Q(user=user) | Q(user=None))
@@ -232,7 +235,7 @@ class ClientHealthAdmin(BaseAdmin):
                 self.get_url("check", alias),
                 tokens.get((alias, settings.display_location, settings.per_user)),
             )
-            for alias, settings in get_settings().clients.items()
+            for alias, settings in clients.items()
         ]
 
 

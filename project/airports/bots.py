@@ -1,7 +1,7 @@
-"""Bots of three kinds that call, fail, ask and wait, so that the control room of the demo is alive: `--busy`.
+"""Bots of four kinds that call, fail, ask and wait, so that the control room of the demo is alive: `--busy`.
 
 The first kind reads in the stateless era and makes mistakes. The second runs long surveys in a session. The third plans
-trips, and answers their questions slowly. No bot saves anything.
+trips, and answers their questions slowly. The fourth starts tasks. No bot saves anything.
 """
 
 import asyncio
@@ -26,6 +26,8 @@ PLACES = ("zurich", "oslo", "nairobi", "auckland", "lima", "nice", "tokyo")
 COUNTRIES = ("CH", "NZ", "FJ", "NP", "IS", "Atlantis")
 CODES = ("ZRH", "OSL", "NBO", "AKL", "LIM", "NCE")
 SURVEYED = ("FJ", "IS", "NP", "CH")
+CONTINENTS = ("Africa", "Asia", "Europe")
+TASK_SECONDS = 20
 
 
 async def run_bots(endpoint: str, token: str | None) -> None:
@@ -35,6 +37,7 @@ async def run_bots(endpoint: str, token: str | None) -> None:
     bots: list[Awaitable[None]] = [_repeat(target, "reader", "stateless", read) for _ in range(READERS)]
     bots.append(_repeat(target, "surveyor", "handshake", survey))
     bots += [_repeat(target, "planner", "handshake", plan) for _ in range(PLANNERS)]
+    bots.append(_repeat(target, "explorer", "stateless", explore))
     await asyncio.gather(*bots)
 
 
@@ -86,6 +89,11 @@ async def plan(client: Client) -> None:
     """Plan a trip whose questions wait for `think`."""
     origin, destination = random.sample(CODES, 2)
     await client.call_tool("plan_trip", {"origin": origin, "destination": destination})
+
+
+async def explore(client: Client) -> None:
+    """Survey a continent in a task, and wait for its end."""
+    await client.call_tool("survey_continent", {"continent": random.choice(CONTINENTS), "seconds": TASK_SECONDS})
 
 
 async def _ignore_progress(*args: Any) -> None:

@@ -13,6 +13,7 @@ from mcp_django.contrib.control_room.models import Alert
 from mcp_django.contrib.control_room.pages.alert_rows import describe_alert
 from mcp_django.contrib.control_room.pages.callers import load_callers, load_stream_counts
 from mcp_django.contrib.control_room.pages.figures import CallTarget
+from mcp_django.contrib.control_room.templatetags.room_figures import ago
 from mcp_django.contrib.tasks.models import TaskWorker
 from mcp_django.models import ClientHealth, PersonalAccessToken, ResourceSubscription, Session, ToolPolicy
 from mcp_django.runtime.events.event_log import EventDraft, EventLog
@@ -101,6 +102,11 @@ def test_remote_servers_and_tasks_are_shown_to_those_who_may_see_them(settings: 
     assert 'class="room-state bad">fails<' in page
     assert f'action="{reverse("admin:mcp_django_clienthealth_check", args=["wiki"])}"' in page
     assert "<dt>Worker processes alive</dt><dd>1</dd>" in page
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "just now"), (59, "just now"), (61, "1\xa0minute ago")])
+def test_times_within_a_minute_are_not_counted(seconds: float, text: str) -> None:
+    assert ago(timezone.now() - timedelta(seconds=seconds)) == text
 
 
 def test_silent_processes_and_waiting_calls_are_marked() -> None:

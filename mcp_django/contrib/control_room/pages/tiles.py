@@ -107,7 +107,7 @@ def build_running_tiles(running: RunningCalls) -> Iterator[Tile]:
         name="running",
         value=figure(running.running),
         label=ngettext("running call", "running calls", running.running),
-        details=oldest or [_("none is older than a second")],
+        details=oldest or [_("all younger than a second")],
         url="#running-title",
     )
     silent = len(running.silent)

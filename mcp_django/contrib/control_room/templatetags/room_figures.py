@@ -1,13 +1,19 @@
 """Template filters for numbers and durations, in the format of the current language."""
 
+from datetime import datetime
+
 from django import template
+from django.utils import timezone
 from django.utils.formats import number_format
+from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 
 MAX_MILLISECONDS = 1000.0
 """Durations from here on are shown in seconds."""
 MAX_FINE_VALUE_COUNT = 10
 """Values below it are shown with one decimal."""
+JUST_NOW_SECONDS = 60
+"""Times within the last seconds are "just now"."""
 
 register = template.Library()
 
@@ -35,6 +41,15 @@ def duration(milliseconds: float | None) -> str:
 def percent(value: float) -> str:
     """Return a share in percent."""
     return _append_unit(value, "%")
+
+
+@register.filter
+def ago(time: datetime) -> str:
+    """Return the time since then, or "just now" within the first minute."""
+    now = timezone.now()
+    if (now - time).total_seconds() < JUST_NOW_SECONDS:
+        return _("just now")
+    return _("%(time)s ago") % {"time": timesince(time, now)}
 
 
 def _append_unit(value: float, unit: str) -> str:
