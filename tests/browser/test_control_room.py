@@ -73,6 +73,12 @@ def test_the_room_is_usable_and_live(room: Page) -> None:
     expect(room.locator("[data-tile=calls]")).to_contain_text("1.252")
     assert room.locator("#chart-2-table").evaluate("it => it.open")
     expect(cancel).to_be_focused()
+    tool = room.get_by_role("link", name="a_tool_with_a_long_name_1")
+    tool.focus()
+    make_rollup(timezone.now().replace(second=0, microsecond=0), count=1000, process="c")
+    room.clock.run_for(6000)
+    expect(room.locator("[data-tile=calls]")).to_contain_text("2.252")
+    expect(tool).to_be_focused()
 
     live = room.locator("[data-live]")
     room.context.set_offline(True)

@@ -113,6 +113,7 @@ def test_the_page_reads_a_bounded_number_of_statements(django_assert_max_num_que
         with django_assert_max_num_queries(statements):
             page = browser.get(reverse(url), {"span": "week"}).content.decode()
         assert ("user19" in page) == ("tool19" in page) == (url != RUNNING)
+    assert re.match(r"20 calls since \w{3} \d\d:\d\d$", read_tiles(page)["calls"][2])  # a week ago is another day
 
 
 def test_the_pages_need_their_permission() -> None:

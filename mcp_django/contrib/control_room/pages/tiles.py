@@ -18,6 +18,8 @@ from mcp_django.contrib.control_room.pages.running_calls import RunningCalls
 from mcp_django.contrib.control_room.templatetags.room_figures import duration, figure, percent
 from mcp_django.models import Session
 
+MAX_MINUTES_WITHOUT_DAY = 60
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
@@ -39,7 +41,7 @@ def build_figure_tiles(total: Figures, since: datetime, minutes: float, calls: M
         name="calls",
         value=_format_rate(total.count / minutes),
         label=_("calls a minute"),
-        details=[_("%(calls)s since %(time)s") % {"calls": count, "time": date_format(localtime(since), "H:i")}],
+        details=[_("%(calls)s since %(time)s") % {"calls": count, "time": _format_since(since, minutes)}],
         url=calls.get("calls", ""),
     )
     yield Tile(
@@ -141,6 +143,11 @@ def _describe_failures(total: Figures) -> Iterator[str]:
         yield ngettext("%s timeout", "%s timeouts", timeouts) % figure(timeouts)
     if refused:
         yield ngettext("%s refused by a limit", "%s refused by a limit", refused) % figure(refused)
+
+
+def _format_since(since: datetime, minutes: float) -> str:
+    """Return the start of a time span, with its day if it may be another one."""
+    return date_format(localtime(since), "H:i" if minutes <= MAX_MINUTES_WITHOUT_DAY else "D H:i")
 
 
 def _format_rate(rate: float) -> str:
