@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pydantic import BaseModel
 from pytest_django.fixtures import Settings
@@ -69,6 +70,11 @@ def test_forms_lists_and_media_of_the_playground_are_usable(room: Page, settings
     expect(entries).to_have_text(["plan_trip"])
     room.locator("#playground-filter").fill("show_m")
     expect(entries).to_have_text(["show_media"])
+
+    User.objects.create_user("ada")
+    room.goto(f"{PLAYGROUND}?as=ada")
+    expect(room.locator(".playground-entries s").first).to_be_visible()
+    check(room, ignored=OF_DJANGO)
 
     # What is typed is sent, also what the browser would not accept for a date; the error stands at the field.
     room.goto(f"{PLAYGROUND}?name=plan_trip")
