@@ -229,7 +229,8 @@ def test_each_round_of_a_tool_that_may_write_needs_its_confirmation(browser: Cli
         assert "This run has expired, or belongs to another tool or user" in page.send({**forged, **answer}).text
     # The token of this tool does not run another one, and that of one operator not for another one.
     assert "This run has expired" in Page(browser, build_url("plan"), "").send({**page.fields, **answer}).text
-    other = Page(log_in("use_playground", name="other"), page.url, "")
+    helper = log_in("use_playground", "use_playground_as", name="other")
+    other = Page(helper, build_url("book", **{"as": "staff"}), "")
     assert "This run has expired" in other.send({**page.fields, **answer}).text
     assert len(received) == sent
     assert page.send({**page.fields, **answer}).result == "booked Oslo: True"

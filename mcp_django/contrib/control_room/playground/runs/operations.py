@@ -78,4 +78,8 @@ def unseal_operation(token: Any, target: RunTarget, operator: Any) -> Operation:
 
     Raises InvalidParams, also for a token of another operator, user or primitive.
     """
-    return Operation(**get_run_sealer().unseal(token, target.build_binding(operator, "operation")))
+    sealer = get_run_sealer()
+    payload = sealer.unseal(token, target.build_binding(operator, "operation"))
+    if payload.keys() != set(Operation._fields):  # Another version of the package has sealed it.
+        raise sealer.build_error()
+    return Operation(**payload)
