@@ -19,12 +19,16 @@ class MCPConfig(AppConfig):
 
     def ready(self) -> None:
         # Importing these modules registers the checks, and requires the app registry.
+        from django.contrib.auth.signals import user_logged_in
+
         from mcp_django import checks, conf
+        from mcp_django.auth.authentication.session import refuse_login
         from mcp_django.notifications import access_signals, row_signals, stored_signals
 
         access_signals.connect()
         row_signals.connect()
         stored_signals.connect()
+        user_logged_in.connect(refuse_login, dispatch_uid="mcp_django.apps")
         signals.session_closed.connect(_publish_session_end, dispatch_uid="mcp_django.apps")
         signals.clients_used.connect(_close_clients_on_shutdown, dispatch_uid="mcp_django.apps")
         # Errors of an existing module are raised: a silently missing tool is worse than a project that does not start.

@@ -253,4 +253,6 @@ MCP: dict[str, Any] = {
     "INTERRUPT_SQL": True,  # default
     # Seconds for which a worker trusts a token that it has verified.
     "TOKEN_CACHE_SECONDS": 10,  # default
+    # Days for which a new personal access token may be valid. Without a limit, even for ever.
+    "MAX_TOKEN_DAYS": None,  # default
 }

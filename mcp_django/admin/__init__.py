@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 
+from mcp_django.admin.accounts.service_account import ServiceAccountAdmin
 from mcp_django.admin.client_token import ClientTokenAdmin
 from mcp_django.admin.external_identity import ExternalIdentityAdmin
 from mcp_django.admin.rules import ScopeGrantAdmin, ToolPolicyAdmin
@@ -18,6 +19,7 @@ __all__ = [
     "ExternalIdentityAdmin",
     "PersonalAccessTokenAdmin",
     "ScopeGrantAdmin",
+    "ServiceAccountAdmin",
     "SessionAdmin",
     "StoredPromptAdmin",
     "StoredResourceAdmin",

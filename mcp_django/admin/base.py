@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import django
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
@@ -19,7 +20,12 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django import wiring
+from mcp_django.auth.authorization.user_rights import has_no_more_rights
 from mcp_django.conf import get_settings
+from mcp_django.models import ServiceAccount
+
+MANAGE_ACCOUNTS_PERMISSION = "mcp_django.change_serviceaccount"
+"""Permission to manage service accounts that have no more rights."""
 
 
 class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
@@ -80,17 +86,42 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at r
             self.message_user(request, warning, messages.WARNING)
 
 
+class OperatedUserField(forms.ModelChoiceField):  # type: ignore[type-arg]  # not generic at run time
+    """Choice of a user for whom an operator may create credentials.
+
+    It is the operator, or a service account without more rights.
+    """
+
+    def __init__(self, *args: Any, operator: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.operator = operator
+
+    def to_python(self, value: Any) -> Any:
+        user = super().to_python(value)
+        if user is not None and user.pk != self.operator.pk and not has_no_more_rights(user, self.operator):
+            message = _("%(user)s has rights that you lack: ask an operator who has them.")
+            raise forms.ValidationError(message, code="rights", params={"user": user})
+        return user
+
+
 class OwnedAdmin(BaseAdmin):
-    """Admin of rows that act for a user. Only superusers may create them for other users."""
+    """Admin of rows that act for a user.
+
+    Superusers may create them for all users, and others for themselves, and for service accounts without more rights.
+    """
 
     can_change = False
     list_select_related = ["user"]
     raw_id_fields = ["user"]
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        maker: Any = request.user
-        if db_field.name == "user" and not maker.is_superuser:
-            kwargs["queryset"] = get_user_model()._default_manager.filter(pk=maker.pk)
+        operator: Any = request.user
+        if db_field.name == "user" and not operator.is_superuser:
+            users = Q(pk=operator.pk)
+            if operator.has_perm(MANAGE_ACCOUNTS_PERMISSION):
+                users |= Q(pk__in=ServiceAccount.objects.values("user"))
+            kwargs["queryset"] = get_user_model()._default_manager.filter(users)
+            kwargs |= {"form_class": OperatedUserField, "operator": operator}
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
 
@@ -136,6 +167,10 @@ class RowActionAdmin(BaseAdmin):
             )
         ]
 
+    def has_action_permission(self, request: HttpRequest, row: Any, action: RowAction) -> bool:
+        """Return True if the user may run an action on a row."""
+        return self.has_manage_permission(request)
+
     def get_urls(self) -> list[URLPattern]:
         prefix = f"{self.opts.app_label}_{self.opts.model_name}"
         patterns = [
@@ -150,11 +185,11 @@ class RowActionAdmin(BaseAdmin):
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         row = kwargs.get("obj")
-        if row is not None and self.has_manage_permission(request):
+        if row is not None:
             context["row_actions"] = [
                 {"url": self.get_url(action.name, row.pk), "label": action.label}
                 for action in self.get_row_actions()
-                if action.is_available(row)
+                if action.is_available(row) and self.has_action_permission(request, row, action)
             ]
         return super().render_change_form(request, context, *args, **kwargs)
 
@@ -165,6 +200,8 @@ class RowActionAdmin(BaseAdmin):
         row = self.get_object(request, unquote(object_id))
         if row is None:
             raise Http404
+        if not self.has_action_permission(request, row, action):
+            raise PermissionDenied
         page_url = self.get_url("change", row.pk)
 
         if request.method == "POST":

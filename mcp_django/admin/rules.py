@@ -6,16 +6,21 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin.widgets import FilteredSelectMultiple
 from django.contrib.auth.models import Group
 from django.http import HttpRequest
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.html import format_html_join
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django import wiring
 from mcp_django.admin.base import BaseAdmin, ServerFilter, build_server_choices
-from mcp_django.admin.widgets import LinesField, SuggestingInput, UsersField, build_scope_choices, get_user_names
+from mcp_django.admin.widgets import (
+    BoxesInput,
+    LinesField,
+    SuggestingInput,
+    UsersField,
+    build_scope_choices,
+    get_user_names,
+)
 from mcp_django.conf import get_settings
 from mcp_django.models import ScopeGrant, ToolPolicy
 from mcp_django.models.rules import check_names
@@ -37,13 +42,6 @@ def _get_group_choices(selected: Iterable[str]) -> list[tuple[str, str]]:
     return [*existing.items(), *missing.items()]
 
 
-class GroupsInput(FilteredSelectMultiple):
-    """Selection of groups in two boxes, placed behind the label as in the admin's own fields."""
-
-    def render(self, *args: Any, **kwargs: Any) -> SafeString:
-        return format_html('<div class="related-widget-wrapper">{}</div>', super().render(*args, **kwargs))
-
-
 class RuleForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     """Form fields common to both kinds of rules."""
 
@@ -55,7 +53,7 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run
             if name in self.fields and not self.fields[name].help_text:
                 self.fields[name].help_text = self._meta.model._meta.get_field(name).help_text
         if "groups" in self.fields:
-            self._set_choices("groups", _get_group_choices(self.instance.groups), GroupsInput(_("groups"), False))
+            self._set_choices("groups", _get_group_choices(self.instance.groups), BoxesInput(_("groups"), False))
 
     def _set_choices(self, name: str, choices: list[tuple[str, Any]], widget: Any = None) -> None:
         field: Any = self.fields[name]

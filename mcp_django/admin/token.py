@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext_lazy as _
@@ -21,8 +22,8 @@ from mcp_django.admin.base import AudienceFilter, OwnedAdmin, RowActionAdmin
 from mcp_django.admin.widgets import WordsField
 from mcp_django.auth.authorization.token_scopes import TokenScopes
 from mcp_django.conf import get_settings
-from mcp_django.models import PersonalAccessToken
-from mcp_django.models.token import DEFAULT_LIFETIME_DAYS, check_scopes
+from mcp_django.models import PersonalAccessToken, ServiceAccount
+from mcp_django.models.token import check_scopes, get_default_days
 
 
 class PersonalAccessTokenForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
@@ -102,7 +103,7 @@ class TokenStateFilter(admin.SimpleListFilter):
 class PersonalAccessTokenAdmin(RowActionAdmin, OwnedAdmin):
     """Create and revoke tokens.
 
-    Only superusers may create tokens for other users, because a token acts for its user.
+    Only superusers may create tokens for other persons, because a token acts for its user.
     """
 
     form = PersonalAccessTokenForm
@@ -127,7 +128,7 @@ class PersonalAccessTokenAdmin(RowActionAdmin, OwnedAdmin):
         return ["user", "name", "prefix", "scope_words", "server", "created", "expires_at", "last_used_at", "state"]
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        expires = timezone.now().replace(microsecond=0) + timedelta(days=DEFAULT_LIFETIME_DAYS)
+        expires = timezone.now().replace(microsecond=0) + timedelta(days=get_default_days())
         scopes = TokenScopes().get_preset()
         initial: dict[str, Any] = {"user": request.user.pk, "expires_at": expires, "scopes": scopes}
         return initial | super().get_changeform_initial_data(request)
@@ -150,11 +151,15 @@ class PersonalAccessTokenAdmin(RowActionAdmin, OwnedAdmin):
 
         A redirect would have to store it in between.
         """
+        account = ServiceAccount.objects.filter(user=obj.user_id).first()
         context = self.build_context(
             request,
             title=str(obj),
             token=request.new_token,  # type: ignore[attr-defined]
             list_url=self.get_url("changelist"),
+            account=account,
+            account_url=account
+            and reverse(f"{self.admin_site.name}:mcp_django_serviceaccount_change", args=[account.pk]),
             crumbs=self.build_list_crumbs(),
         )
         response = TemplateResponse(request, "mcp_django/admin/token_created.html", context)
@@ -181,5 +186,8 @@ class PersonalAccessTokenAdmin(RowActionAdmin, OwnedAdmin):
     @admin.action(description=_("Revoke selected tokens"), permissions=["manage"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[PersonalAccessToken]) -> None:
         """Revoke the tokens. Workers that cache one discard it within TOKEN_CACHE_SECONDS."""
-        revoked = sum(token.revoke() for token in queryset)
-        self.report_count(request, ngettext("%d token was revoked.", "%d tokens were revoked.", revoked), revoked)
+        revoked = [token for token in queryset if token.revoke()]
+        for token in revoked:
+            self.log_change(request, token, str(_("The token was revoked.")))
+        text = ngettext("%d token was revoked.", "%d tokens were revoked.", len(revoked))
+        self.report_count(request, text, len(revoked))

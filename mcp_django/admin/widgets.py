@@ -1,9 +1,10 @@
-"""Form fields for lists of words and lines, for scopes, and a text input with suggestions."""
+"""Form fields for words, lines and scopes, an input with suggestions, and two boxes to choose from."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django import forms
+from django.contrib.admin.widgets import FilteredSelectMultiple
 from django.contrib.auth import get_user_model
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -127,3 +128,10 @@ class SuggestingInput(forms.TextInput):
         box = super().render(name, value, {**(attrs or {}), "list": id}, renderer)
         options = format_html_join("", '<option value="{}">', ((option,) for option in self._options()))
         return format_html('{}<datalist id="{}">{}</datalist>', box, id, options)
+
+
+class BoxesInput(FilteredSelectMultiple):
+    """Selection in two boxes, placed behind the label as in the admin's own fields."""
+
+    def render(self, *args: Any, **kwargs: Any) -> SafeString:
+        return format_html('<div class="related-widget-wrapper">{}</div>', super().render(*args, **kwargs))

@@ -57,6 +57,8 @@ W041  ISSUERS or SESSION_SCOPES without "external" or "session" in AUTH
 W042  AUDIENCES of an identity provider for an unknown server
 W043  a scope that SCOPES does not declare
 W044  personal access tokens that can do nothing (with --database)
+W045  service accounts without an owner (with --database)
+W046  service accounts with a password or access to the admin (with --database)
 W050  the working directory of a program does not exist
 W051  a program is not installed
 W052  a client that needs users' authorization, without its pages in the URLconf
@@ -70,7 +72,7 @@ I001  RedisChannelLayer, where RedisPubSubChannelLayer is more robust (with --de
 I002  middleware that keeps a thread for each running call of the Django view (with --deploy)
 I003  lists of a toolset in an order without an index (with --deploy)
 
-docs/reference/checks.md describes each of them. Only W044 queries a database, and none fails on invalid
+docs/reference/checks.md describes each of them. Only W044 to W046 query a database, and none fails on invalid
 settings: Django, E002 and E003 report those.
 """
 

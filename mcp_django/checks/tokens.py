@@ -1,6 +1,9 @@
-"""System check of personal access tokens in the database, with `check --database` and `migrate` only."""
+"""System checks of personal access tokens and service accounts in the database.
 
-from collections.abc import Iterator, Sequence
+They run with `check --database` and `migrate` only.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from django.core.checks import CheckMessage, Tags, Warning, register
@@ -9,10 +12,11 @@ from django.db import connections, router
 
 from mcp_django import conf
 from mcp_django.auth.authorization.token_scopes import MissingScopes, TokenScopes
-from mcp_django.models import PersonalAccessToken, ScopeGrant
+from mcp_django.models import PersonalAccessToken, ScopeGrant, ServiceAccount
+from mcp_django.models.service_account import build_ownerless_condition
 
-MAX_LISTED_TOKENS = 10
-"""Maximum number of tokens that the message names."""
+MAX_LISTED_ROWS = 10
+"""Maximum number of tokens or accounts that a message names."""
 
 
 @register(Tags.database)
@@ -20,24 +24,67 @@ def check_tokens(
     app_configs: Sequence[Any] | None = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Check that each usable token has the scopes that at least one of its servers requires."""
-    using = router.db_for_write(PersonalAccessToken)
-    if using not in (databases or ()) or not conf.is_usable() or not conf.accepts_personal_tokens():
+    if not conf.is_usable() or not conf.accepts_personal_tokens():
+        return []
+    return _find_problems(databases, (PersonalAccessToken, ScopeGrant), _check_scopes_of_tokens)
+
+
+@register(Tags.database)
+def check_accounts(
+    app_configs: Sequence[Any] | None = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Check that each service account has an active owner, and cannot log in."""
+    return _find_problems(databases, (ServiceAccount,), _check_owners_and_logins)
+
+
+def _find_problems(
+    databases: Sequence[str] | None, models: Sequence[Any], check: Callable[[str], Iterable[CheckMessage]]
+) -> list[CheckMessage]:
+    """Run a check of rows, if the database is checked now and has the tables of the models."""
+    using = router.db_for_write(models[0])
+    if using not in (databases or ()):
         return []
     try:
-        if not _has_tables(using):
-            return []
-        found = list(_iter_dead_tokens(using))
+        return list(check(using)) if _has_tables(using, models) else []
     except DatabaseFailure:
         return []  # other checks report database errors
-    return [_build_warning(found)] if found else []
 
 
-def _has_tables(using: str) -> bool:
-    """Return True if the tables exist and have all columns; `migrate` runs checks before it creates them."""
+def _has_tables(using: str, models: Sequence[Any]) -> bool:
+    """Return True if the tables exist; `migrate` runs checks before it creates them."""
     connection = connections[using]
     with connection.cursor() as cursor:
         tables = connection.introspection.table_names(cursor)
-    return {PersonalAccessToken._meta.db_table, ScopeGrant._meta.db_table} <= set(tables)
+    return {model._meta.db_table for model in models} <= set(tables)
+
+
+def _check_scopes_of_tokens(using: str) -> Iterator[CheckMessage]:
+    found = list(_iter_dead_tokens(using))
+    if found:
+        yield _build_warning(found)
+
+
+def _check_owners_and_logins(using: str) -> Iterator[CheckMessage]:
+    accounts = ServiceAccount.objects.using(using).select_related("user", "owner").order_by("pk")
+    ownerless = list(accounts.filter(build_ownerless_condition()))
+    if ownerless:
+        yield Warning(
+            f"Service accounts without an active owner: {_list_names(ownerless)}.",
+            hint="Choose owners in the admin, or delete the accounts. Their tokens work until they expire.",
+            id="mcp_django.W045",
+        )
+    with_login = [account for account in accounts if account.can_log_in]
+    if with_login:
+        yield Warning(
+            f"Service accounts with a password, or marked as staff: {_list_names(with_login)}.",
+            hint="Remove both in the admin of users: service accounts use tokens only, and their logins are refused.",
+            id="mcp_django.W046",
+        )
+
+
+def _list_names(rows: Sequence[Any]) -> str:
+    names = [str(row) for row in rows[:MAX_LISTED_ROWS]]
+    return ", ".join(names) + (f" and {len(rows) - MAX_LISTED_ROWS} more" if len(rows) > MAX_LISTED_ROWS else "")
 
 
 def _iter_dead_tokens(using: str) -> Iterator[tuple[PersonalAccessToken, MissingScopes]]:
@@ -55,10 +102,10 @@ def _iter_dead_tokens(using: str) -> Iterator[tuple[PersonalAccessToken, Missing
 def _build_warning(found: Sequence[tuple[PersonalAccessToken, MissingScopes]]) -> CheckMessage:
     texts = [
         f"{row} of {row.user} lacks {', '.join(missing.scopes)} for {missing.server!r}"
-        for row, missing in found[:MAX_LISTED_TOKENS]
+        for row, missing in found[:MAX_LISTED_ROWS]
     ]
-    if len(found) > MAX_LISTED_TOKENS:
-        texts.append(f"and {len(found) - MAX_LISTED_TOKENS} more")
+    if len(found) > MAX_LISTED_ROWS:
+        texts.append(f"and {len(found) - MAX_LISTED_ROWS} more")
     return Warning(
         f"Personal access tokens that can do nothing, because they lack a scope that every request requires: "
         f"{len(found)}. {'; '.join(texts)}.",

@@ -405,3 +405,8 @@ class Settings:
 
     A revoked token may stay valid for so long.
     """
+    max_token_days: Annotated[int | None, readers.optional(readers.integer(1, 36500))] = None
+    """Maximum lifetime of a new personal access token in days.
+
+    None: unlimited, and a token may be valid until it is revoked.
+    """

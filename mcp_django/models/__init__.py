@@ -10,6 +10,7 @@ from mcp_django.models.idempotency import OnceResult, SpentState
 from mcp_django.models.resource_subscription import ResourceSubscription
 from mcp_django.models.rows import StoredState
 from mcp_django.models.rules import ScopeGrant, ToolPolicy
+from mcp_django.models.service_account import ServiceAccount
 from mcp_django.models.session import EndReason, Session, SessionCount
 from mcp_django.models.stored.prompt import StoredArgument, StoredMessage, StoredPrompt
 from mcp_django.models.stored.resource import StoredResource
@@ -28,6 +29,7 @@ __all__ = [
     "PersonalAccessToken",
     "ResourceSubscription",
     "ScopeGrant",
+    "ServiceAccount",
     "Session",
     "SessionCount",
     "SpentState",

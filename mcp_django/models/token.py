@@ -10,15 +10,18 @@ import secrets
 import string
 import zlib
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext_lazy
 
+from mcp_django.conf import get_settings
 from mcp_django.models.rows import PrimaryManager, create_user_key, hash_text
+from mcp_django.models.service_account import check_account_owner
 
 TOKEN_PREFIX = "mcp_pat_"
 ID_LENGTH, SECRET_LENGTH, CHECKSUM_LENGTH = 8, 40, 6
@@ -56,6 +59,27 @@ def check_scopes(scopes: Any) -> None:
             raise ValidationError(message, code="scopes", params={"scope": scope})
 
 
+def get_default_days() -> int:
+    """Return the default lifetime of a new token in days, at most `MAX_TOKEN_DAYS`."""
+    return min(DEFAULT_LIFETIME_DAYS, get_settings().max_token_days or DEFAULT_LIFETIME_DAYS)
+
+
+def check_expiry(expires: datetime | None) -> None:
+    """Raise ValidationError for a new token that would be valid for longer than `MAX_TOKEN_DAYS`."""
+    days = get_settings().max_token_days
+    if days is None:
+        return
+    latest = timezone.now() + timedelta(days=days)
+    if expires is None or expires > latest:
+        message = ngettext_lazy(
+            "A token lasts %(days)d day at most: choose a time before %(latest)s.",
+            "A token lasts %(days)d days at most: choose a time before %(latest)s.",
+            days,
+        )
+        local = timezone.localtime(latest) if timezone.is_aware(latest) else latest
+        raise ValidationError(message, code="lifetime", params={"days": days, "latest": f"{local:%Y-%m-%d %H:%M %Z}"})
+
+
 class PersonalAccessTokenQuerySet(models.QuerySet["PersonalAccessToken"]):
     """Query set of personal access tokens."""
 
@@ -91,6 +115,12 @@ class PersonalAccessToken(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
 
+    def clean(self) -> None:
+        """Raise ValidationError for wrong scopes, too long a lifetime, and a service account without an owner."""
+        check_scopes(self.scopes)
+        check_expiry(self.expires_at)
+        check_account_owner(self.user_id)
+
     @classmethod
     def issue(
         cls, *, user: Any, name: str, scopes: Iterable[str] = (), audience: str = "", expires: datetime | None
@@ -101,12 +131,12 @@ class PersonalAccessToken(models.Model):
         or None for a token without expiry.
 
         Raises:
-            ValidationError: an invalid scope.
+            ValidationError: an invalid scope, a lifetime beyond `MAX_TOKEN_DAYS`, or an account without an owner.
         """
         if isinstance(scopes, str):
             raise TypeError("scopes must be a list of scopes, not one string")
         row = cls(user=user, name=name, scopes=sorted(set(scopes)), audience=audience, expires_at=expires)
-        check_scopes(row.scopes)
+        row.clean()
         token = row.generate_token()
         row.save(force_insert=True)
         return row, token

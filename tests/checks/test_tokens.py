@@ -1,14 +1,16 @@
-"""The check of personal access tokens in the database."""
+"""The checks of personal access tokens and service accounts in the database."""
 
 from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import User
 from django.core.checks import CheckMessage, run_checks
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from mcp_django.models import PersonalAccessToken, ScopeGrant
+from mcp_django.models import PersonalAccessToken, ScopeGrant, ServiceAccount
+from mcp_django.models.service_account import save_account
 
 pytestmark = pytest.mark.django_db
 SCOPED: dict[str, Any] = {
@@ -29,8 +31,8 @@ def issue(name: str, *scopes: str, audience: str = "") -> PersonalAccessToken:
     return PersonalAccessToken.issue(user=user, name=name, scopes=scopes, audience=audience, expires=None)[0]
 
 
-def messages(databases: tuple[str, ...] = ("default",)) -> list[CheckMessage]:
-    return [one for one in run_checks(databases=databases) if one.id == "mcp_django.W044"]
+def messages(databases: tuple[str, ...] = ("default",), *, number: int = 44) -> list[CheckMessage]:
+    return [one for one in run_checks(databases=databases) if one.id == f"mcp_django.W0{number}"]
 
 
 def test_tokens_that_can_do_nothing_are_listed() -> None:
@@ -77,3 +79,19 @@ def test_nothing_is_read_without_the_database_or_its_tables(
     settings.MCP = SCOPED
     monkeypatch.setattr(connection.introspection, "table_names", lambda cursor: [])
     assert messages() == []
+
+
+def test_accounts_without_an_owner_and_with_a_password_are_listed(settings: Settings) -> None:
+    settings.MCP = {}
+    owner = User.objects.create_user("owner")
+    for name, account_owner in (("kept", owner), ("lost", None)):
+        save_account(ServiceAccount(owner=account_owner), User(username=name))
+    assert messages(number=46) == []
+    (message,) = messages(number=45)
+    assert message.msg.endswith("without an active owner: lost.")
+    user = User.objects.get(username="kept")
+    user.set_password("secret")
+    user.save()
+    (message,) = messages(number=46)
+    assert message.msg.endswith(": kept.")
+    assert messages((), number=45) == []

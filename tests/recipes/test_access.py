@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 import unittest
 from types import ModuleType
@@ -105,21 +106,17 @@ def test_the_job_of_ci_calls_a_tool_with_its_token(
     monkeypatch: pytest.MonkeyPatch, settings: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (RECIPES / "service-account.md").read_text(encoding="utf-8")
-    command: dict[str, Any] = {}
-    exec(block_with("service-account", "class Command"), command)
-    for _ in range(2):
-        command["Command"]().handle()
+    monkeypatch.setattr(registry, "REGISTRIES", {})
+    register(type("Orders", (ModelToolset,), {"model": Order, "fields": ["note"]}))
+    User.objects.create_user("alice")
+    settings.MCP = {"AUTH": "token", "SCOPES": {"orders:read": "See your orders"}}
+    [line] = re.findall(r"^python manage.py (mcp_createaccount (?:.*\\\n)*.+)$", page, re.MULTILINE)
+    call_command(*shlex.split(line.replace("\\\n", " ")))
+    token = capsys.readouterr().out.strip()
     robot = User.objects.get(username="ci")
     assert not robot.has_usable_password()
     assert robot.get_all_permissions() == {"shop.view_order"}
 
-    settings.MCP = {"AUTH": "token", "SCOPES": {"orders:read": "See your orders"}}
-    [line] = re.findall(r"^python manage.py (mcp_createtoken .+)$", page, re.MULTILINE)
-    call_command(*(part.strip('"') for part in re.findall(r'"[^"]*"|\S+', line)))
-    token = capsys.readouterr().out.strip()
-
-    monkeypatch.setattr(registry, "REGISTRIES", {})
-    register(type("Orders", (ModelToolset,), {"model": Order, "fields": ["note"]}))
     [workflow] = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     script = yaml.safe_load(workflow)["jobs"]["count"]["steps"][0]["run"]
     headers = dict(re.findall(r"-H ['\"]([\w-]+): ([^'\"]+)['\"]", script))

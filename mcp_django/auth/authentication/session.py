@@ -8,18 +8,21 @@ header, if present, must name this site. Such pages have a fixed set of scopes.
 import logging
 from typing import Any, Final
 
-from django.contrib.auth import get_user
-from django.core.exceptions import DisallowedHost
+from django.contrib.auth import get_user, get_user_model
+from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import DisallowedHost, PermissionDenied
 from django.db import Error as DatabaseFailure
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.module_loading import import_string
+from django.utils.translation import gettext as _
 
 from mcp_django import conf
 from mcp_django.auth.authentication.challenges import build_forbidden
 from mcp_django.auth.authentication.verifiers import UNAVAILABLE_MESSAGE, AuthError, hold_lease
 from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
+from mcp_django.models import ServiceAccount
 from mcp_django.server.ports import Executor
 
 logger = logging.getLogger("mcp_django.auth")
@@ -118,3 +121,21 @@ class _CSRFRequest(HttpRequest):
 
     def _get_scheme(self) -> str:
         return self._request_scheme
+
+
+def refuse_login(*, request: Any = None, user: Any = None, **kwargs: Any) -> None:
+    """Refuse the login of a service account: the receiver of `user_logged_in`.
+
+    Django has stored the user in the session already, so the session is emptied.
+
+    Raises:
+        PermissionDenied: the user is a service account.
+    """
+    if not isinstance(user, get_user_model()) or not ServiceAccount.objects.filter(user=user.pk).exists():
+        return
+    session = getattr(request, "session", None)
+    if session is not None:
+        session.flush()
+    if hasattr(request, "user"):
+        request.user = AnonymousUser()
+    raise PermissionDenied(_("A service account cannot log in. It uses its tokens only."))

@@ -13,6 +13,7 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from mcp_django.admin.accounts.sections import add_account_section, set_call_counter
 from mcp_django.admin.base import BaseAdmin, ServerFilter
 from mcp_django.contrib.control_room.alerts.muting import (
     MUTE_PERMISSION,
@@ -24,6 +25,7 @@ from mcp_django.contrib.control_room.alerts.muting import (
 from mcp_django.contrib.control_room.call_links import iter_links
 from mcp_django.contrib.control_room.export import iter_lines
 from mcp_django.contrib.control_room.models import Alert, AlertRule, CallLogEntry
+from mcp_django.contrib.control_room.pages import account_calls
 from mcp_django.contrib.control_room.pages.call_phases import build_phases
 from mcp_django.contrib.control_room.pages.call_rounds import load_rounds
 from mcp_django.contrib.control_room.pages.callers import load_user_names
@@ -269,3 +271,7 @@ class AlertAdmin(BaseAdmin):
     def rule_label(self, alert: Alert) -> str:
         """Return the name of the value that the rule measures."""
         return alert.label
+
+
+add_account_section(account_calls.build_section)
+set_call_counter(account_calls.count_calls)

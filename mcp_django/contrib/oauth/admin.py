@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from oauth2_provider import admin as _registered  # noqa: F401  # for either order in INSTALLED_APPS
 
+from mcp_django.admin.accounts.sections import AccountSection, SectionCell, add_account_section, get_admin_url
 from mcp_django.admin.base import BaseAdmin
 from mcp_django.admin.widgets import LinesField, WordsField, replace_by_scope_boxes
 from mcp_django.contrib.oauth import redirects
@@ -325,3 +326,25 @@ def forbid_token_changes(site: admin.AdminSite) -> None:
 
 
 forbid_token_changes(admin.site)
+
+
+def build_clients_section(request: HttpRequest, user: Any) -> AccountSection | None:
+    """Return the clients that act for a service account with client credentials; None without any."""
+    if not request.user.has_perm("mcp_oauth.view_clientprofile"):
+        return None
+    profiles = ClientProfile.objects.select_related("application").filter(service_user=user, trusted=True)
+    rows = [
+        [
+            SectionCell(
+                clean_line(str(profile.application)),
+                get_admin_url(request, "mcp_oauth_clientprofile_change", profile.pk),
+            ),
+            SectionCell(_("no") if profile.blocked else _("yes")),
+        ]
+        for profile in profiles
+    ]
+    columns = (_("Name"), _("allowed"))
+    return AccountSection(name="clients", title=_("OAuth clients"), columns=columns, rows=rows) if rows else None
+
+
+add_account_section(build_clients_section)

@@ -87,7 +87,10 @@ class OAuthSettings:
     personal_tokens: Flag = True
     """True to serve the page for personal access tokens."""
     personal_token_days: Annotated[int, integer(1, 3650)] = 365
-    """Maximum lifetime of a personal access token in days."""
+    """Maximum lifetime in days of a token that a user creates on the page.
+
+    `MAX_TOKEN_DAYS` bounds it, too.
+    """
 
 
 get_settings = register_settings("OAUTH", OAuthSettings)

@@ -17,8 +17,8 @@ from django.urls import reverse
 from pydantic import BaseModel, Field
 
 from mcp_django import Context, Server, ToolError, wiring
+from mcp_django.auth.authorization.user_rights import has_no_more_rights
 from mcp_django.contrib.control_room.playground.content_blocks import list_blocks
-from mcp_django.contrib.control_room.playground.principals import has_no_more_rights
 from mcp_django.observability import Call
 from mcp_django.runtime.calls.observer import add_outcome_recorder, remove_outcome_recorder
 from mcp_django.server.primitives.registry import get_registry

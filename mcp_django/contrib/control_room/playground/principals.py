@@ -8,7 +8,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from mcp_django import conf
-from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal, get_group_names
+from mcp_django.auth.authorization.user_rights import has_no_more_rights
+from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.contrib.control_room.options import get_playground_settings
 
 USE_PERMISSION = "mcp_control_room.use_playground"
@@ -20,15 +21,6 @@ def is_playground_enabled() -> bool:
     """Return True if the playground exists: with DEBUG, or where the setting says so."""
     enabled = get_playground_settings().enabled
     return conf.is_debug() if enabled is None else enabled
-
-
-def has_no_more_rights(user: Any, operator: Any) -> bool:
-    """Return True if a user has no permission and no group that the operator lacks. Queries the database."""
-    if operator.is_superuser:
-        return True
-    if user.is_superuser or not user.get_all_permissions() <= operator.get_all_permissions():
-        return False
-    return get_group_names(user) <= get_group_names(operator)
 
 
 def find_acting_user(request: HttpRequest, username: str) -> Any:

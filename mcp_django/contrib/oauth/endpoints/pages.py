@@ -40,6 +40,8 @@ NAMESPACE = "oauth2_provider"
 TITLES = {"connections": gettext_lazy("Applications"), "tokens": gettext_lazy("Personal tokens")}
 LIFETIME_CHOICES_DAYS = (7, 30, DEFAULT_LIFETIME_DAYS, 365)
 """Selectable lifetimes in days."""
+MAX_LIFETIME_DAYS = 3650
+"""Maximum lifetime of a token of this page, whatever the settings allow."""
 MAX_SHOWN_TOKENS = 100
 """Maximum number of shown tokens: the usable ones first, then the most recent others."""
 
@@ -188,7 +190,7 @@ class PersonalTokenForm(forms.Form):
         if len(names) < 2:
             del self.fields["audience"]
 
-        max_days = get_settings().personal_token_days
+        max_days = min(get_settings().personal_token_days, conf.get_settings().max_token_days or MAX_LIFETIME_DAYS)
         days = sorted({min(days, max_days) for days in (*LIFETIME_CHOICES_DAYS, max_days)})
         texts = [ngettext("in %(days)d day", "in %(days)d days", number) % {"days": number} for number in days]
         self._set_choices("days", list(zip(days, texts, strict=True)))

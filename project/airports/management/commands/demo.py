@@ -16,12 +16,14 @@ from django.core.management.base import BaseCommand, CommandError
 from django.urls import reverse
 from django.utils import timezone
 
-from mcp_django.models import PersonalAccessToken
+from mcp_django.models import PersonalAccessToken, ServiceAccount
+from mcp_django.models.service_account import save_account
 from project.airports.bots import run_bots
 from project.airports.models import Airport
 from project.airports.views import QUESTIONS, interpreter, other_ways
 
 HOST = "127.0.0.1"
+BOTS_NAME = "bots"
 ROOM = "admin:mcp_control_room_controlroom_changelist"
 EXAMPLE_CALL = """mcp_call nearest_airports '{"latitude": 46.5, "longitude": 8.0}'"""
 
@@ -105,15 +107,21 @@ class Command(BaseCommand):
 
 
 def start_bots(endpoint: str, username: str) -> None:
-    """Run the bots in a thread that ends with the process. Where the endpoint is protected, they get a token."""
-    token = None
-    if "token" in settings.MCP["AUTH"]:
-        user = get_user_model().objects.get(username=username)
-        expires = timezone.now() + timedelta(days=1)
-        token = PersonalAccessToken.issue(user=user, name="bots", scopes=list(settings.MCP["SCOPES"]), expires=expires)[
-            1
-        ]
+    """Run the bots in a thread that ends with the process. Where the endpoint is protected, they use their token."""
+    user = prepare_service_account(get_user_model().objects.get(username=username)).user
+    scopes, expires = list(settings.MCP["SCOPES"]), timezone.now() + timedelta(days=1)
+    _, issued = PersonalAccessToken.issue(user=user, name="bots", scopes=scopes, expires=expires)
+    token = issued if "token" in settings.MCP["AUTH"] else None
     threading.Thread(target=asyncio.run, args=[run_bots(endpoint, token)], name="bots", daemon=True).start()
+
+
+def prepare_service_account(owner: Any) -> ServiceAccount:
+    """Return the service account of the bots. Make it, with all rights, if it is missing."""
+    account = ServiceAccount.objects.filter(user__username=BOTS_NAME).first()
+    if account is None:
+        account = ServiceAccount(owner=owner, description="The bots of make demo ARGS=--busy")
+        save_account(account, get_user_model()(username=BOTS_NAME, is_superuser=True))
+    return account
 
 
 def check_port(port: int) -> None:
