@@ -49,6 +49,7 @@ def make_script(era: str) -> Script:
         tools_call=call_tool,
         tools_list={"tools": [{"name": "add", "inputSchema": SCHEMA}]},
         prompts_get={"messages": []},
+        resources_read={"contents": []},
     )
 
 
@@ -62,6 +63,7 @@ async def test_spans_and_durations_of_requests_follow_the_conventions(
     expected: dict[str, tuple[dict[str, str], str | None]] = {
         "tools/list": ({"mcp.method.name": "tools/list"}, None),
         "prompts/get plan": ({"mcp.method.name": "prompts/get", "gen_ai.prompt.name": "plan"}, None),
+        "resources/read": ({"mcp.method.name": "resources/read"}, None),
         "tools/call add": ({"mcp.method.name": "tools/call", "gen_ai.tool.name": "add", **execute}, None),
         "tools/call failing": (
             {
@@ -86,6 +88,7 @@ async def test_spans_and_durations_of_requests_follow_the_conventions(
     async with Client(script) as client:
         await client.list_tools()
         await client.get_prompt("plan")
+        await client.read_resource("https://user:secret@files.example/plan?key=secret#top")
         for name in ("add", "failing", "refused"):
             with contextlib.suppress(ClientError):
                 await client.call_tool(name, {})
@@ -95,7 +98,8 @@ async def test_spans_and_durations_of_requests_follow_the_conventions(
         with subtests.test(name=name):
             span = spans[name]
             assert span.kind is trace.SpanKind.CLIENT
-            assert span.attributes == {**common, **attributes}
+            uri = {"mcp.resource.uri": "https://files.example/plan"} if name == "resources/read" else {}
+            assert span.attributes == {**common, **attributes, **uri}
             status = trace.StatusCode.UNSET if description is None else trace.StatusCode.ERROR
             assert span.status.status_code is status
             assert (span.status.description or "") == (description or "")
@@ -104,7 +108,7 @@ async def test_spans_and_durations_of_requests_follow_the_conventions(
     assert data is not None
     found = {metric.name: metric.data for metric in data.resource_metrics[0].scope_metrics[0].metrics}
     points: list[Any] = list(found["mcp.client.operation.duration"].data_points)
-    assert [dict(point.attributes) for point in points] == [dict(spans[name].attributes or {}) for name in expected]
+    assert [dict(point.attributes) for point in points] == [common | attributes for attributes, _ in expected.values()]
     assert all(tuple(point.explicit_bounds) == DURATION_BOUNDS_SECONDS for point in points)
     (session,) = found["mcp.client.session.duration"].data_points
     assert dict(session.attributes or {}) == common

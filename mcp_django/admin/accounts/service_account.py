@@ -51,7 +51,7 @@ class AccountStateFilter(admin.SimpleListFilter):
             choices[:0] = [("enabled", _("enabled")), ("disabled", _("disabled"))]
         return choices
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[ServiceAccount]) -> QuerySet[ServiceAccount]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         match self.value():
             case "enabled" | "disabled" if has_active_field():
                 return queryset.filter(user__is_active=self.value() == "enabled")

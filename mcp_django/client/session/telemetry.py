@@ -27,6 +27,7 @@ DURATION_BOUNDS_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60,
 """Bounds of the buckets of durations, as the conventions give them."""
 MAX_NAME_CHARACTERS = 128
 TARGET_ATTRIBUTES = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
+RESOURCE_METHODS = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 PORTS = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 PROTOCOLS = {"https": "http", "wss": "websocket", "http": "http", "ws": "websocket"}
 
@@ -72,7 +73,11 @@ class ClientOperation:
         self._span = (
             trace.get_tracer_provider()
             .get_tracer("mcp_django")
-            .start_span(f"{method} {name}" if name else method, kind=trace.SpanKind.CLIENT, attributes=self._attributes)
+            .start_span(
+                f"{method} {name}" if name else method,
+                kind=trace.SpanKind.CLIENT,
+                attributes={**self._attributes, **_get_resource_attributes(method, params)},
+            )
         )
         self._token: Token[context.Context] = context.attach(trace.set_span_in_context(self._span))
 
@@ -112,16 +117,28 @@ def _create_instruments(provider: metrics.MeterProvider) -> ClientInstruments:
         meter.create_histogram(
             "mcp.client.operation.duration",
             unit="s",
-            description="Duration of an MCP request, as the sender observes it",
+            description="The duration of the MCP request or notification as observed on the sender from the time it "
+            "was sent until the response or ack is received.",
             explicit_bucket_boundaries_advisory=DURATION_BOUNDS_SECONDS,
         ),
         meter.create_histogram(
             "mcp.client.session.duration",
             unit="s",
-            description="Duration of an MCP session, as the client observes it",
+            description="The duration of the MCP session as observed on the MCP client.",
             explicit_bucket_boundaries_advisory=DURATION_BOUNDS_SECONDS,
         ),
     )
+
+
+def _get_resource_attributes(method: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """Return the URI of a resource, without the parts that can hold secrets, for spans only."""
+    uri = params.get("uri") if method in RESOURCE_METHODS else None
+    if not isinstance(uri, str):
+        return {}
+    scheme, separator, rest = uri.partition("?")[0].partition("#")[0].partition("//")
+    authority, slash, path = rest.partition("/")
+    shown = f"{scheme}{separator}{authority.rpartition('@')[2]}{slash}{path}"
+    return {"mcp.resource.uri": escape_invisible(shown[:MAX_NAME_CHARACTERS])}
 
 
 def _get_target_attributes(target: Any) -> dict[str, str | int]:

@@ -27,7 +27,7 @@ from mcp_django.runtime.calls.telemetry_attributes import (
     get_method_name,
     get_network_attributes,
 )
-from mcp_django.server.calls.call import Call
+from mcp_django.server.calls.call import Call, NetworkInfo
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.ports import Outcome
 from mcp_django.signals import session_closed
@@ -37,7 +37,10 @@ DURATION_BOUNDS_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60,
 """Bounds of the buckets of durations, as the conventions give them."""
 PROVIDER_CHECK_INTERVAL_SECONDS = 1.0
 """Seconds between two checks for a configured meter provider."""
-RESOURCE_METHOD = "resources/read"
+MAX_CACHED_ATTRIBUTES = 4096
+"""Maximum number of sets of attributes that a process keeps for further calls."""
+MEASURED_TARGETS = frozenset({"tools/call", "prompts/get"})
+"""Methods whose target is an attribute. URIs of resources would be too many time series."""
 API_MODULE = "opentelemetry.metrics"
 """Module of the API. Its own providers record nothing: they are in place until a provider is set."""
 
@@ -98,32 +101,59 @@ def _create_instruments(provider: metrics.MeterProvider) -> ServerInstruments:
         meter.create_histogram(
             "mcp.server.operation.duration",
             unit="s",
-            description="Duration of an MCP request or notification, as the receiver observes it",
+            description="MCP request or notification duration as observed on the receiver from the time it was "
+            "received until the result or ack is sent.",
             explicit_bucket_boundaries_advisory=DURATION_BOUNDS_SECONDS,
         ),
         meter.create_histogram(
             "mcp.server.session.duration",
             unit="s",
-            description="Duration of an MCP session, as the server observes it",
+            description="The duration of the MCP session as observed on the MCP server.",
             explicit_bucket_boundaries_advisory=DURATION_BOUNDS_SECONDS,
         ),
     )
 
 
 def _get_attributes(call: Call, outcome: Outcome, code: int | None) -> dict[str, str]:
+    """Return the attributes of a call.
+
+    Calls with equal attributes share one dict, which must not be changed.
+    """
+    network, method = call.connection.network, get_method_name(call)
+    return _build_attributes(
+        method,
+        call.revision.version,
+        call.server.alias,
+        # A tuple without the address of the peer, which differs between clients.
+        None if network is None else (network.transport, network.protocol, network.version),
+        call.record.target if method in MEASURED_TARGETS else None,
+        code,
+        None if outcome is Outcome.OK else get_error_type(outcome, code),
+    )
+
+
+@functools.lru_cache(maxsize=MAX_CACHED_ATTRIBUTES)
+def _build_attributes(
+    method: str,
+    version: str,
+    alias: str,
+    network: tuple[str, str | None, str | None] | None,
+    target: str | None,
+    code: int | None,
+    error_type: str | None,
+) -> dict[str, str]:
     attributes = {
-        "mcp.method.name": get_method_name(call),
-        "mcp.protocol.version": call.revision.version,
-        "mcp_django.server": call.server.alias,
-        **get_network_attributes(call.connection.network),
+        "mcp.method.name": method,
+        "mcp.protocol.version": version,
+        "mcp_django.server": alias,
+        **get_network_attributes(None if network is None else NetworkInfo(*network)),
     }
-    if call.method in TARGET_ATTRIBUTES and call.method != RESOURCE_METHOD and call.record.target is not None:
-        attributes[TARGET_ATTRIBUTES[call.method]] = sanitize_label(call.record.target)
-    if call.method == "tools/call":
+    if target is not None:
+        attributes[TARGET_ATTRIBUTES[method]] = sanitize_label(target)
+    if method == "tools/call":
         attributes["gen_ai.operation.name"] = "execute_tool"
     if code is not None:
         attributes["rpc.response.status_code"] = str(code)
-    error_type = get_error_type(outcome, code)
     if error_type is not None:
         attributes["error.type"] = error_type
     return attributes

@@ -1,7 +1,7 @@
 """Attributes of calls in OpenTelemetry's semantic conventions for the Model Context Protocol.
 
-The conventions are those of https://github.com/open-telemetry/semantic-conventions-genai (`docs/gen-ai/mcp.md`). Spans
-and metrics share the attributes of this module. It needs no package of OpenTelemetry.
+The conventions are those of https://github.com/open-telemetry/semantic-conventions-genai (`docs/gen-ai/mcp.md` at
+0393513c). Spans and metrics share the attributes of this module. It needs no package of OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ TARGET_ATTRIBUTES = {
     "tools/call": "gen_ai.tool.name",
     "prompts/get": "gen_ai.prompt.name",
     "resources/read": "mcp.resource.uri",
+    "resources/subscribe": "mcp.resource.uri",
+    "resources/unsubscribe": "mcp.resource.uri",
 }
 UNKNOWN_METHOD = "_OTHER"
 TOOL_ERROR = "tool_error"
