@@ -103,6 +103,15 @@ def test_an_account_gets_no_right_that_its_operator_lacks(clerk: User, boss: Use
     assert list(ServiceAccount.objects.get().user.groups.all()) == [buyers]
 
 
+def test_a_required_field_gives_no_right_that_the_operator_lacks(clerk: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(User, "REQUIRED_FIELDS", ["is_superuser"])
+    browser, data = log_in(clerk), {"user_username": "ci", "owner": clerk.pk}
+    assert browser.post(url("add"), data | {"user_is_superuser": "on"}).status_code == 403
+    assert not User.objects.filter(username="ci").exists()
+    browser.post(url("add"), data)
+    assert User.objects.filter(username="ci").exists()
+
+
 def test_a_stronger_account_is_only_shown_and_disabled(clerk: User) -> None:
     strong = create_account("strong", clerk, "delete_product")
     token = issue(strong)

@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth import get_user_model
+from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Max, Min, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -170,6 +171,9 @@ class ServiceAccountAdmin(RowActionAdmin):
         else:
             save_account(obj, form.user)
         form.save_rights(obj.user)
+        # The form offers no further rights, but a required field of the user model may give some, such as a role.
+        if not has_no_more_rights(obj.user, request.user):
+            raise PermissionDenied(_("The account would have rights that you lack."))
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Return the rows that the deletion removes, those of the user included.

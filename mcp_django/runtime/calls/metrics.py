@@ -120,42 +120,47 @@ def _get_attributes(call: Call, outcome: Outcome, code: int | None) -> dict[str,
     Calls with equal attributes share one dict, which must not be changed.
     """
     network, method = call.connection.network, get_method_name(call)
-    return _build_attributes(
+    measured = MeasuredCall(
         method,
         call.revision.version,
         call.server.alias,
-        # A tuple without the address of the peer, which differs between clients.
+        # Without the address of the peer, which differs between clients.
         None if network is None else (network.transport, network.protocol, network.version),
         call.record.target if method in MEASURED_TARGETS else None,
         code,
         None if outcome is Outcome.OK else get_error_type(outcome, code),
     )
+    return _build_attributes(measured)
+
+
+class MeasuredCall(NamedTuple):
+    """Properties of calls that their attributes depend on."""
+
+    method: str
+    version: str
+    server: str
+    network: tuple[str, str | None, str | None] | None
+    target: str | None
+    code: int | None
+    error_type: str | None
 
 
 @functools.lru_cache(maxsize=MAX_CACHED_ATTRIBUTES)
-def _build_attributes(
-    method: str,
-    version: str,
-    alias: str,
-    network: tuple[str, str | None, str | None] | None,
-    target: str | None,
-    code: int | None,
-    error_type: str | None,
-) -> dict[str, str]:
+def _build_attributes(measured: MeasuredCall) -> dict[str, str]:
     attributes = {
-        "mcp.method.name": method,
-        "mcp.protocol.version": version,
-        "mcp_django.server": alias,
-        **get_network_attributes(None if network is None else NetworkInfo(*network)),
+        "mcp.method.name": measured.method,
+        "mcp.protocol.version": measured.version,
+        "mcp_django.server": measured.server,
+        **get_network_attributes(None if measured.network is None else NetworkInfo(*measured.network)),
     }
-    if target is not None:
-        attributes[TARGET_ATTRIBUTES[method]] = sanitize_label(target)
-    if method == "tools/call":
+    if measured.target is not None:
+        attributes[TARGET_ATTRIBUTES[measured.method]] = sanitize_label(measured.target)
+    if measured.method == "tools/call":
         attributes["gen_ai.operation.name"] = "execute_tool"
-    if code is not None:
-        attributes["rpc.response.status_code"] = str(code)
-    if error_type is not None:
-        attributes["error.type"] = error_type
+    if measured.code is not None:
+        attributes["rpc.response.status_code"] = str(measured.code)
+    if measured.error_type is not None:
+        attributes["error.type"] = measured.error_type
     return attributes
 
 
