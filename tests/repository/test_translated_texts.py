@@ -21,7 +21,7 @@ from django.urls import resolve, reverse
 from django.utils import timezone, translation
 from pytest_django.fixtures import Settings
 
-from mcp_django import owner_of
+from mcp_django import Server, owner_of, wiring
 from mcp_django.admin.base import RowActionAdmin
 from mcp_django.client.pool.health import HEALTH_REGISTRY
 from mcp_django.contrib.control_room.models import Alert, OutcomeChoices
@@ -45,6 +45,7 @@ from mcp_django.models import (
 )
 from mcp_django.models.service_account import save_account
 from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW, PageVisit
+from mcp_django.server.primitives.registry import get_registry
 from mcp_django.wiring import get_elicitation_pages
 from scripts.messages import extract_messages
 from tests.contrib.control_room.test_rows import make_record, make_rollup, make_usage
@@ -65,6 +66,14 @@ ALLOWED = {
     *("Search", "True", "False", "Application", "Applications", "Public"),
 }
 """Words of pages that are not texts of the package."""
+NAMES_OF_THE_PLAYGROUND = {
+    # Values of JSON and of the protocol
+    *("true", "false", "result", "structuredContent", "URI"),
+    *("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"),
+    # Programs and clients
+    *("Python", "curl", "claude", "mcp", "Claude", "Code", "Codex", "Cursor", "Gemini", "CLI", "VS", "Windsurf"),
+}
+"""Words of the playground that are not translated."""
 
 
 @pytest.fixture(scope="module")
@@ -221,8 +230,9 @@ def _get_text(response: HttpResponse, status: int = 200) -> str:
     return re.sub(r'<select name="user_permissions".*?</select>', "", html, flags=re.DOTALL)
 
 
-def _check_pages(pages: dict[str, str]) -> None:
-    found = [f"{name}: {text}" for name, html in pages.items() for text in find_unmarked_texts(html, ALLOWED)]
+def _check_pages(pages: dict[str, str], names: Iterable[str] = ()) -> None:
+    allowed = ALLOWED | set(names)
+    found = [f"{name}: {text}" for name, html in pages.items() for text in find_unmarked_texts(html, allowed)]
     assert not found, "texts that are not marked for translation:\n" + "\n".join(found)
 
 
@@ -429,3 +439,48 @@ def test_pages_of_the_control_room(browser: Client, calls: None) -> None:
         page = browser.post(reverse(f"{room}_cancel"), {"key": "k0"}, follow=True)
         pages[f"cancel {name}"] = _get_text(page)
     _check_pages(pages)
+
+
+@pytest.fixture
+def played() -> Iterator[Server]:
+    """A server for the playground: a tool that writes, a prompt and a resource."""
+    server, registry = wiring.get_server("staff-1"), get_registry("staff-1")
+
+    @server.tool(description="Στέλνει")
+    async def send_1(
+        text_1: str,
+        size_1: int | None = None,
+        tags_1: list[str] | None = None,
+        is_loud_1: bool = False,
+        place_1: dict[str, int] | None = None,
+    ) -> str:
+        return text_1
+
+    @server.prompt(description="Χαιρετά")
+    async def greet_1(name_1: str) -> str:
+        return name_1
+
+    @server.resource("docs://a3", description="Έγγραφο")
+    async def read_1() -> str:
+        return "κείμενο"
+
+    yield server
+    registry.remove("tool", "send_1")
+    registry.remove("prompt", "greet_1")
+    registry.remove("resource", "docs://a3")
+
+
+def test_pages_of_the_playground(browser: Client, played: Server, settings: Settings) -> None:
+    settings.MCP = settings.MCP | {"PLAYGROUND": {"ENABLED": True}}
+    typed = {"argument-text_1": "κείμενο", "argument-name_1": "άδα", "argument-uri": "docs://a3"}
+    forms = [typed | {"act": act, "confirmed": "on"} for act in ("show", "send")]
+    forms += [{"act": "send_json", "confirmed": "on", "arguments": arguments} for arguments in ("{}", "x", "[]")]
+    forms += [typed | {"act": "send"}, typed | {"act": "send", "argument-place_1": "x"}]
+    pages = {}
+    for kind, name in (("tools", "send_1"), ("prompts", "greet_1"), ("resources", "docs://a3"), ("tools", "")):
+        query = {"server": "staff-1", "kind": kind, "name": name}
+        path = reverse("admin:mcp_control_room_playground_changelist", query=query)
+        pages[name] = _get_text(browser.get(path))
+        for form in forms:
+            pages[f"{name} {form}"] = _get_text(browser.post(path, form))
+    _check_pages(pages, NAMES_OF_THE_PLAYGROUND)

@@ -22,6 +22,8 @@ PLAIN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 ACCENTED = "ÀßÇÐÉƑĜĤÎĴĶĻṀÑÖÞǪŔŠŢÛṼŴẊÝŽáƀçđéƒğħîĵķļṁñöþǫŕšţûṽŵẋýž"
 _ACCENTS = str.maketrans(PLAIN, ACCENTED)
 _KEPT = re.compile(r"(%(?:\([^)]*\))?[-+#0-9.]*[a-zA-Z%]|(?<!\$)\{[^{}]*\}|<[^>]*>|&#?\w+;)")
+_PLACEHOLDER = re.compile(r"\{\w+\}")
+"""Part of a text that a script replaces."""
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _UNSEEN_ELEMENTS = frozenset({"script", "style", "code", "pre", "template", "textarea"})
 _VOID_ELEMENTS = frozenset({"br", "hr", "img", "input", "link", "meta"})
@@ -89,7 +91,9 @@ class VisibleTextParser(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = dict(attrs)
-        self.texts += [value for name, value in attributes.items() if value and _is_seen(name, value)]
+        self.texts += [
+            _PLACEHOLDER.sub("", value or "") for name, value in attributes.items() if _is_seen(name, value or "")
+        ]
         if tag == "input" and attributes.get("type") in ("submit", "button", "reset"):
             self.texts.append(attributes.get("value") or "")
         if tag in _VOID_ELEMENTS:

@@ -159,6 +159,16 @@ def test_the_collector_notices_a_view_without_a_policy(
     strict_server.collected.clear()
 
 
+def test_the_document_of_a_view_has_an_opaque_origin_in_a_tab_as_well(
+    open_host: Callable[[str], AppTestHost],
+) -> None:
+    host = open_host("preview")
+    host.open("show_good", text="hello")
+    address = host.outer_frame.evaluate("frame => frame.src")
+    host.page.goto(address)
+    assert host.page.evaluate("[origin, parent === self]") == ["null", True]
+
+
 def test_the_preview_is_usable_on_a_phone_and_in_both_schemes(open_host: Callable[[str], AppTestHost]) -> None:
     host = open_host("preview")
     host.open("show_good", text="hello")

@@ -274,7 +274,7 @@ def test_an_error_of_the_server_stands_at_the_field(browser: Client) -> None:
 def test_json_is_sent_as_it_is(browser: Client, received: list[Call]) -> None:
     post(browser, "repeat", _act="send_json", _arguments='{"txt": [1]}')
     assert received[-1].params["arguments"] == {"txt": [1]}
-    for text, error in (("{", "This is not valid JSON"), ("[]", "must be a JSON object")):
+    for text, error in (("{", "This is not valid JSON: see line 1, column 2"), ("[]", "must be a JSON object")):
         assert error in post(browser, "repeat", _act="send_json", _arguments=text)
     assert len(received) == 1
 

@@ -5,11 +5,14 @@ import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.test import Client
 
 from mcp_django import Server
+from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.contrib.control_room.playground.links import build_call_link, remove_secrets
+from mcp_django.models import ToolPolicy
 from mcp_django.observability import Call
 from tests.contrib.control_room.test_playground import (
     browser,
@@ -21,6 +24,7 @@ from tests.contrib.control_room.test_playground import (
     received,
     server,
 )
+from tests.server.client import PipelineClient
 
 __all__ = ["browser", "change", "received", "server"]
 pytestmark = pytest.mark.django_db
@@ -44,6 +48,20 @@ def test_hidden_entries_are_shown_to_those_who_may_see_the_rights_of_others(serv
     # A struck out name has no form, and nothing is sent.
     assert allowed.get(build_url("secret", **{"as": "ada"})).context["entry"] is None
     assert not any(read_rows(allowed.get(build_url(kind="prompts", **{"as": "ada"})).content.decode()).values())
+
+
+def test_the_lists_of_a_user_are_those_that_the_user_gets_as_a_client(server: Server) -> None:
+    ada = User.objects.create_user("ada")
+    ToolPolicy.objects.create(tool="draw", groups=["Painters"])
+    operator = log_in("use_playground", "use_playground_as", "add_user")
+    principal = DjangoPrincipal(issuer=PROJECT_ISSUER, subject=str(ada.pk), user=ada, scopes=ALL_SCOPES)
+    client = PipelineClient(server, principal)
+
+    listed = {kind: set(async_to_sync(client.names)(f"{kind}/list", kind)) for kind in ("tools", "prompts")}
+    pages = {kind: operator.get(build_url(kind=kind, **{"as": "ada"})) for kind in listed}
+    assert {kind: set(read_rows(page.content.decode())) for kind, page in pages.items()} == listed
+    assert {"draw", "secret"}.isdisjoint(listed["tools"])
+    assert "whoami" in listed["tools"]
 
 
 def test_a_filter_keeps_the_chosen_entry(browser: Client) -> None:

@@ -29,7 +29,7 @@ from mcp_django.contrib.control_room.alerts.evaluation import AlertEvaluator
 from mcp_django.contrib.control_room.alerts.options import get_alert_settings
 from mcp_django.contrib.control_room.models import CallLogEntry, CallRollup, LongCall
 from mcp_django.contrib.control_room.recording import process_reports
-from mcp_django.contrib.control_room.recording.maintenance import maintain_rows
+from mcp_django.contrib.control_room.recording.maintenance import remove_deleted_users
 from mcp_django.contrib.control_room.recording.process_reports import ProcessReporter
 from mcp_django.contrib.control_room.recording.recorder import CallRecorder
 from mcp_django.observability import Call, current_call
@@ -227,6 +227,7 @@ def test_a_removed_user_leaves_no_name(
     async_to_sync(send_secrets)(server, ada)
     send_in_playground(operator, ada)
     recorder.flush()
+    assert CallLogEntry.objects.filter(user_key=ada.pk, actor_key=operator.pk, name="greet").count() == 1
     keys = [f"django|{user.pk}|" for user in (ada, operator)]
     before = dump_tables(TABLE_PREFIX)
     assert all(text in before for text in ("tests 1", CLIENT, "Chad"))
@@ -239,7 +240,7 @@ def test_a_removed_user_leaves_no_name(
         else:
             user.delete()
     recorder.flush()
-    maintain_rows()
+    remove_deleted_users()
     after = dump_tables(TABLE_PREFIX)
     assert [text for text in (*names, *keys, "tests 1", CLIENT, "Chad", "playground") if text in after] == []
 

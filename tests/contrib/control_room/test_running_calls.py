@@ -1,5 +1,6 @@
 """Running calls: their rows, their cancellation from another process, and processes that fall silent."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from mcp_django.contrib.control_room.models import Alert, LongCall, ServingProcess
+from mcp_django.contrib.control_room.options import RecordSettings
 from mcp_django.contrib.control_room.pages.running_calls import load_running_calls, mark_cancelled
 from mcp_django.contrib.control_room.recording import process_reports
 from mcp_django.contrib.control_room.recording.process_reports import CANCELLED_MESSAGE, ProcessReporter
@@ -128,3 +130,10 @@ def test_an_idle_process_writes_a_heartbeat_only(
     assert ServingProcess.objects.get().dropped == 3
     with django_assert_num_queries(0):
         reporter.report(4)
+
+
+def test_a_running_call_is_on_an_open_page_within_five_seconds() -> None:
+    page = log_in("view_controlroom").get(reverse(ROOM)).content.decode()
+    found = re.search(r'data-source="[^"]*/running/[^"]*" data-seconds="(\d+)"', page)
+    assert found is not None
+    assert process_reports.MIN_AGE_SECONDS + RecordSettings().flush + int(found[1]) <= 5

@@ -68,6 +68,15 @@ async def stream(tag: str, ctx: Context, seconds: float = 60.0) -> str:
 
 
 @tool()
+async def survey(tag: str, ctx: Context, seconds: float = 60.0) -> str:
+    """Report that half is done, and then wait."""
+    with noted(tag):
+        await ctx.report_progress(1, 2)
+        await asyncio.sleep(seconds)
+    return tag
+
+
+@tool()
 async def tick(tag: str, ctx: Context, times: int = 100, pause: float = 0.01) -> str:
     """Say something again and again."""
     with noted(tag):

@@ -11,11 +11,13 @@ INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.messages",
     "django.contrib.sessions",
+    "django.contrib.staticfiles",
     "mcp_django.contrib.control_room",
 ]
 ROOT_URLCONF = "tests.servers.site.room_urls"
-STATIC_URL = "static/"
+STATIC_URL = "/static/"
 MIDDLEWARE = [
+    "tests.browser.policy.StrictPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -39,13 +41,14 @@ MCP: dict[str, Any] = {"AUTH": "none", "RECORD": {"FLUSH": 0.2}, "PLAYGROUND": {
 
 
 class SuperuserMiddleware:
-    """Makes each visitor the superuser. Processes report more often than usual, so that a test need not wait."""
+    """Makes each visitor the superuser. Processes report more often than usual, and are forgotten sooner."""
 
     def __init__(self, get_response: Callable[[Any], Any]) -> None:
         from mcp_django.contrib.control_room.recording import process_reports
 
         process_reports.HEARTBEAT_SECONDS = 0.2
         process_reports.SILENT_SECONDS = 3.0
+        process_reports.FORGET_SECONDS = 10.0
         self.get_response = get_response
 
     def __call__(self, request: Any) -> Any:
@@ -55,3 +58,6 @@ class SuperuserMiddleware:
         values = {"is_staff": True, "is_superuser": True}
         request.user = User.objects.get_or_create(username="boss", defaults=values)[0]
         return self.get_response(request)
+
+
+MCP["ALERTS"] = {"MAIL": [], "INTERVAL": 0.2, "CLEAR_AFTER": 3, "LIMITS": {"silent_process": 3}}

@@ -141,8 +141,16 @@ def build_filled_form(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -
 
 
 def read_json(text: str) -> Any:
-    """Return the value of a text. Raises ValueError, also for text that no server could read."""
-    value = jsonrpc.loads(text)
+    """Return the value of a text.
+
+    Raises ValueError with the place of the problem, also for text that no server could read.
+    """
+    try:
+        value = jsonrpc.loads(text)
+    except json.JSONDecodeError as problem:
+        # The reason of the parser is English only.
+        place = {"line": problem.lineno, "column": problem.colno}
+        raise ValueError(_("see line %(line)s, column %(column)s") % place) from None
     _check_depth(value, MAX_JSON_DEPTH)
     return value
 

@@ -162,7 +162,7 @@ class OperationRound:
                 context |= {"questions": [], "request_state": None, "is_too_large": True}
         if not self.is_streamed:
             messages = [*self._earlier, *(_describe(self.operation.number, found) for found in self._wire.messages)]
-            context |= {"messages": messages, "history": json.dumps(messages)}
+            context |= {"wire_messages": messages, "history": json.dumps(messages)}
         return context
 
 
