@@ -33,7 +33,7 @@
     const state = signedOut ? words.signedOutText : paused ? words.pausedText : lost.length ? words.lostText : words.liveText;
     const text = signedOut || paused ? state : lost.length ? words.lostAgeText : words.ageText;
     setText(announcement, state);
-    setText(age, text.replace("{seconds}", seconds));
+    setText(age, text.replace("0", seconds)); // the texts have a 0 in place of the seconds
     setText(button, paused ? words.continueText : words.pauseText);
     bar.classList.toggle("lost", signedOut || (lost.length > 0 && !paused));
   };
