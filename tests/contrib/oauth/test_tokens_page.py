@@ -83,6 +83,8 @@ def test_the_longest_lifetime_is_the_projects(browser: Client, settings: Setting
     assert re.findall(r'<option value="(\d+)"', browser.get(PAGE).content.decode()) == ["7", "14"]
     browser.post(PAGE, FORM)
     assert not PersonalAccessToken.objects.exists()
+    settings.MCP = settings.MCP | {"MAX_TOKEN_DAYS": 10}
+    assert re.findall(r'<option value="(\d+)"', browser.get(PAGE).content.decode()) == ["7", "10"]
 
 
 def test_a_project_may_have_no_such_page(browser: Client, settings: Settings) -> None:
