@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import gc
 import inspect
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +21,6 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from tests.support.clock import Clock, clock
 from tests.support.databases import create_test_database
-from tests.support.rewriting import rewrite_share
 from tests.support.services import POSTGRES_URL
 
 __all__ = ["clock"]
@@ -45,13 +43,6 @@ hypothesis_settings.register_profile(
     "tests", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 hypothesis_settings.load_profile("tests")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Rewrite a share of the test modules in each worker process, before each of them imports all."""
-    worker = getattr(config, "workerinput", None)
-    if worker is not None and not sys.dont_write_bytecode:
-        rewrite_share(config, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
