@@ -21,6 +21,7 @@ PREFIX = "argument-"
 NULL_PREFIX = "null-"
 LEFT_OUT = ""
 NULL_TEXT = "null"
+_SENTENCE_ENDS = (".", "!", "?", ":", ")", "。", "！", "？")
 MAX_JSON_DEPTH = 100
 """Maximum nesting of typed JSON."""
 EXAMPLE_TIME = datetime(2026, 12, 31, 14, 30, tzinfo=UTC)
@@ -234,7 +235,9 @@ def _build_option(choice: AllowedValue) -> tuple[str, str]:
 
 
 def _join(notes: Iterable[Any]) -> str:
-    return " ".join(str(note) for note in notes if note)
+    """Return notes as sentences. Descriptions of authors often lack the last full stop."""
+    texts = [str(note) for note in notes if note]
+    return " ".join(text if text.endswith(_SENTENCE_ENDS) or text is texts[-1] else f"{text}." for text in texts)
 
 
 def _format_default(value: Any) -> str:
