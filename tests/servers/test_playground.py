@@ -6,32 +6,37 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from http.client import HTTPResponse
+from http.cookiejar import CookieJar
 from typing import Any
 from urllib.parse import urlencode
-from urllib.request import Request
+from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 import pytest
 
 from mcp_django.contrib.control_room.playground.runs.streams import MEDIA_TYPE
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS
 from tests.servers.databases import new_sqlite
-from tests.servers.harness import serve
-from tests.servers.test_control_room import SITE, Visitor
+from tests.servers.harness import Server, serve
 from tests.support.waiting import WAIT_SECONDS
 
 JSONObject = dict[str, Any]
+SITE = "tests.servers.site.room_settings"
 
 
-class Player(Visitor):
-    """A visitor of the playground, whose script reads the events of a run."""
+class Player:
+    """A browser with the playground, whose script reads the events of a run. It keeps its cookies."""
+
+    def __init__(self, server: Server) -> None:
+        self._page = f"http://127.0.0.1:{server.port}/admin/mcp_control_room/playground/"
+        self._opener = build_opener(HTTPCookieProcessor(CookieJar()))
 
     def run(self, tool: str, **fields: str) -> HTTPResponse:
-        path = f"/admin/mcp_control_room/playground/?name={tool}"
-        token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', self.open(path.removeprefix("/admin/")))
+        url = f"{self._page}?name={tool}"
+        with self._opener.open(url, timeout=WAIT_SECONDS) as page:
+            token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page.read().decode())
         assert token is not None
         data = urlencode({"csrfmiddlewaretoken": token[1], **fields}).encode()
-        request = Request(f"{self._site}{path}", data, {"Accept": MEDIA_TYPE})
-        response: HTTPResponse = self._opener.open(request, timeout=WAIT_SECONDS)
+        response: HTTPResponse = self._opener.open(Request(url, data, {"Accept": MEDIA_TYPE}), timeout=WAIT_SECONDS)
         return response
 
     def start(self, tool: str, tag: str, **fields: str) -> HTTPResponse:

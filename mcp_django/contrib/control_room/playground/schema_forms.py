@@ -21,7 +21,7 @@ PREFIX = "argument-"
 NULL_PREFIX = "null-"
 LEFT_OUT = ""
 NULL_TEXT = "null"
-_SENTENCE_ENDS = (".", "!", "?", ":", ")", "。", "！", "？")
+_SENTENCE_ENDS = (".", "!", "?", ":", ")", "。")
 MAX_JSON_DEPTH = 100
 """Maximum nesting of typed JSON."""
 EXAMPLE_TIME = datetime(2026, 12, 31, 14, 30, tzinfo=UTC)
