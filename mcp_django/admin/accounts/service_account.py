@@ -112,12 +112,13 @@ class ServiceAccountAdmin(RowActionAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return ServiceAccountList
 
-    def get_actions(self, request: HttpRequest) -> Any:
-        """Return the actions on several rows.
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> Any:
+        """Return the actions on several rows, or for a location, which Django 6.1 passes.
 
         Accounts are deleted one by one, because each has rights of its own.
         """
-        actions = super().get_actions(request)
+        options = {} if action_location is None else {"action_location": action_location}
+        actions = super().get_actions(request, **options)
         actions.pop("delete_selected", None)
         if not has_active_field():
             actions.pop("disable_accounts", None)
