@@ -4,9 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.project.conftest import ROOT, environment
 
+TIMEOUT_SECONDS = 580
 
+
+@pytest.mark.timeout(600)
 def test_what_is_inside_the_demo_works(tmp_path: Path) -> None:
     """Runs the tests of `inside/`, and shows what they print when one fails."""
     done = subprocess.run(
@@ -23,7 +28,7 @@ def test_what_is_inside_the_demo_works(tmp_path: Path) -> None:
         env=environment(tmp_path / "var"),
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
