@@ -1,8 +1,8 @@
 """Take the pictures of the documentation from the running demo, light and dark: `make pictures`.
 
 Requires Chromium. The demo gets a directory and a database of its own, and an authorization server. Clients open
-sessions first, so that the admin has some to show. Each picture is a WebP file in docs/pictures/, and `-dark` in its
-name marks the dark form.
+sessions first, so that the admin has some to show. A second demo has bots, whose calls fill the control room. Each
+picture is a WebP file in docs/pictures/, and `-dark` in its name marks the dark form.
 """
 
 import base64
@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,14 +24,17 @@ from urllib.parse import urlencode
 
 import httpx
 from PIL import Image
-from playwright.sync_api import BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs/pictures"
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 REDIRECT_URI = "http://localhost:33418/callback"
 SCHEMES = {"light": "", "dark": "-dark"}
-WIDE, NARROW = {"width": 1200, "height": 750}, {"width": 560, "height": 750}
+WIDE, NARROW, TALL = {"width": 1200, "height": 750}, {"width": 560, "height": 750}, {"width": 1200, "height": 1350}
+BUSY_SECONDS = 90
+"""Seconds for which the bots call before the pictures of the control room."""
+ROOM = "/admin/mcp_control_room"
 MAX_COLORS = 256
 USUAL_PORT = 8000
 CLIENTS = {"editor": "2025-11-25", "notebook": "2025-06-18", "assistant": "2025-03-26"}
@@ -54,24 +58,33 @@ class Demo:
 def main() -> None:
     """Serve the demo, use it, and take all pictures in both schemes."""
     PICTURES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as directory, serve_demo(Path(directory) / "var") as demo:
-        open_sessions(demo)
-        consent_url = build_consent_url(demo)
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-            for scheme, suffix in SCHEMES.items():
-                context = browser.new_context(color_scheme="dark" if scheme == "dark" else "light")
+    with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        with serve_demo(Path(directory) / "var") as demo:
+            open_sessions(demo)
+            consent_url = build_consent_url(demo)
+            for context, suffix in iter_schemes(browser):
                 take_pictures(context, demo, consent_url, suffix)
-                context.close()
-            browser.close()
+        with serve_demo(Path(directory) / "busy", "--busy") as demo:
+            time.sleep(BUSY_SECONDS)
+            for context, suffix in iter_schemes(browser):
+                take_room_pictures(context, demo, suffix)
+        browser.close()
+
+
+def iter_schemes(browser: Browser) -> Iterator[tuple[BrowserContext, str]]:
+    """Yield a context for each colour scheme, and the end of the names of its pictures."""
+    for scheme, suffix in SCHEMES.items():
+        with browser.new_context(color_scheme="dark" if scheme == "dark" else "light") as context:
+            yield context, suffix
 
 
 @contextmanager
-def serve_demo(directory: Path) -> Iterator[Demo]:
+def serve_demo(directory: Path, *options: str) -> Iterator[Demo]:
     """Serve the demo until the block ends."""
     port = find_port()
     site = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "manage.py", "demo", "--port", str(port)]
+    command = [sys.executable, "manage.py", "demo", "--port", str(port), *options]
     environment = build_environment(site, directory)
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -156,10 +169,7 @@ def take_pictures(context: BrowserContext, demo: Demo, consent_url: str, suffix:
     page.goto(demo.site)
     save_picture(page.screenshot(), f"demo{suffix}")
 
-    page.goto(f"{demo.site}/admin/login/")
-    page.fill("input[name=username]", "demo")
-    page.fill("input[name=password]", demo.password)
-    page.press("input[name=password]", "Enter")
+    log_in(page, demo)
     page.goto(f"{demo.site}/admin/mcp_django/session/")
     page.click("#toggle-nav-sidebar")
     page.evaluate("window.scrollTo(0, 0)")
@@ -168,6 +178,33 @@ def take_pictures(context: BrowserContext, demo: Demo, consent_url: str, suffix:
     page.set_viewport_size(NARROW)
     page.goto(consent_url)
     save_picture(page.screenshot(full_page=True), f"consent{suffix}")
+
+
+def take_room_pictures(context: BrowserContext, demo: Demo, suffix: str) -> None:
+    """Take the pictures of the control room in one colour scheme."""
+    page = context.new_page()
+    page.set_viewport_size(TALL)
+    log_in(page, demo)
+    page.goto(f"{demo.site}{ROOM}/controlroom/?span=quarter")
+    page.click("#toggle-nav-sidebar")
+    page.evaluate("window.scrollTo(0, 0)")
+    save_picture(page.screenshot(), f"control-room{suffix}")
+
+    page.goto(f"{demo.site}{ROOM}/calllogentry/?name=plan_trip&outcome=ok")
+    page.locator("#result_list tbody th a").first.click()
+    save_picture(page.locator(".call-times").first.screenshot(), f"call-timeline{suffix}")
+
+    page.goto(f"{demo.site}{ROOM}/playground/?name=plan_trip")
+    save_picture(page.screenshot(), f"playground{suffix}")
+
+
+def log_in(page: Page, demo: Demo) -> None:
+    """Log in to the admin."""
+    page.goto(f"{demo.site}/admin/login/")
+    page.fill("input[name=username]", "demo")
+    page.fill("input[name=password]", demo.password)
+    page.press("input[name=password]", "Enter")
+    page.wait_for_url("**/admin/")
 
 
 def save_picture(png: bytes, name: str) -> None:
