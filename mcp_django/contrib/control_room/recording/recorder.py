@@ -52,7 +52,7 @@ The first one comes after a random part of it.
 """
 COMPACTION_SECONDS = 300.0
 """Seconds between two compactions of a process, the first one after a random part of it."""
-MAX_MAINTENANCE_SECONDS = 0.2
+MAX_MAINTENANCE_SECONDS = 0.1
 """Seconds of maintenance between two writes."""
 ERROR_INTERVAL_SECONDS = 60.0
 """Seconds between two log lines about a database that is away."""
