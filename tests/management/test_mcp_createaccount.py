@@ -18,7 +18,7 @@ def owner() -> Any:
 
 
 def create(*arguments: str) -> tuple[str, str]:
-    """What the command writes to stdout and stderr."""
+    """Return the output of the command: stdout and stderr."""
     out, err = StringIO(), StringIO()
     call_command("mcp_createaccount", *arguments, stdout=out, stderr=err)
     return out.getvalue(), err.getvalue()
