@@ -89,7 +89,7 @@ class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at r
 class OperatedUserField(forms.ModelChoiceField):  # type: ignore[type-arg]  # not generic at run time
     """Choice of a user for whom an operator may create credentials.
 
-    It is the operator, or a service account without more rights.
+    Allowed are the operator, and service accounts without more rights.
     """
 
     def __init__(self, *args: Any, operator: Any, **kwargs: Any) -> None:

@@ -60,7 +60,7 @@ class DjangoPrincipal(ports.PrincipalType):
     actor: Any = None
     """Django user who acts in the name of the principal; None without one.
 
-    It is the operator in the playground.
+    In the playground, the actor is the operator.
     """
     key: str = field(init=False)
     """`issuer|subject|client`: the owner of sessions, sealed states and limits."""

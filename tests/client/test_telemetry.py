@@ -1,41 +1,23 @@
 """OpenTelemetry of the client: spans, metrics, and the trace that the server continues."""
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from mcp import MCPError
-from opentelemetry import metrics, trace
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry import trace
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from mcp_django.client import Client, ClientError, Stdio, StreamableHTTP, WebSocket
 from mcp_django.client.session.telemetry import DURATION_BOUNDS_SECONDS, ClientTelemetry
 from tests.client.script import ERAS, HANDSHAKE, STATELESS, Script
+from tests.support.telemetry import reader, spans
 
+__all__ = ["reader", "spans"]
 VERSIONS = {"handshake": HANDSHAKE, "stateless": STATELESS}
 SCHEMA = {"type": "object", "properties": {}}
-
-
-@pytest.fixture
-def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    return exporter
-
-
-@pytest.fixture
-def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryMetricReader]:
-    reader = InMemoryMetricReader()
-    provider = MeterProvider([reader])
-    monkeypatch.setattr(metrics, "get_meter_provider", lambda: provider)
-    yield reader
-    provider.shutdown()
 
 
 def make_script(era: str) -> Script:
@@ -55,7 +37,7 @@ def make_script(era: str) -> Script:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_spans_and_durations_of_requests_follow_the_conventions(
-    era: str, subtests: pytest.Subtests, exporter: InMemorySpanExporter, reader: InMemoryMetricReader
+    era: str, subtests: pytest.Subtests, spans: InMemorySpanExporter, reader: InMemoryMetricReader
 ) -> None:
     script = make_script(era)
     common = {"mcp.protocol.version": VERSIONS[era]}
@@ -92,7 +74,7 @@ async def test_spans_and_durations_of_requests_follow_the_conventions(
         for name in ("add", "failing", "refused"):
             with contextlib.suppress(ClientError):
                 await client.call_tool(name, {})
-    spans: dict[str, ReadableSpan] = {span.name: span for span in exporter.get_finished_spans()}
+    spans: dict[str, ReadableSpan] = {span.name: span for span in spans.get_finished_spans()}
     assert set(spans) == set(expected)
     for name, (attributes, description) in expected.items():
         with subtests.test(name=name):
@@ -114,13 +96,13 @@ async def test_spans_and_durations_of_requests_follow_the_conventions(
     assert dict(session.attributes or {}) == common
 
 
-async def test_the_request_names_the_trace_of_its_caller(exporter: InMemorySpanExporter) -> None:
+async def test_the_request_names_the_trace_of_its_caller(spans: InMemorySpanExporter) -> None:
     script = make_script("stateless")
     async with Client(script) as client:
         with trace.get_tracer_provider().get_tracer("tests").start_as_current_span("job") as job:
             await client.call_tool("add", {})
     context = job.get_span_context()
-    (span,) = [span for span in exporter.get_finished_spans() if span.name == "tools/call add"]
+    (span,) = [span for span in spans.get_finished_spans() if span.name == "tools/call add"]
     assert span.parent == context
     assert span.context is not None
     params = next(params for method, params in script.received if method == "tools/call")
@@ -143,13 +125,13 @@ def test_the_network_of_a_target_has_no_secrets(subtests: pytest.Subtests) -> No
             assert found == {name: value for name, value in zip(names, expected, strict=True) if value is not None}
 
 
-async def test_a_lost_server_is_an_error_and_a_cancellation_is_none(exporter: InMemorySpanExporter) -> None:
+async def test_a_lost_server_is_an_error_and_a_cancellation_is_none(spans: InMemorySpanExporter) -> None:
     script = Script("stateless")
     script.refusals = [ClientError("down")]
     client = Client(script, max_retries=0)
     with pytest.raises(ClientError):
         await client.list_tools()
-    (span,) = exporter.get_finished_spans()
+    (span,) = spans.get_finished_spans()
     assert span.status.status_code is trace.StatusCode.ERROR
     assert (span.attributes or {})["error.type"] == "ClientError"
     await client.close()

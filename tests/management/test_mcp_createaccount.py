@@ -51,7 +51,7 @@ def test_invalid_arguments_create_nothing(subtests: pytest.Subtests) -> None:
         (["ada", "--owner", "ada"], "already exists"),
         (["a b", "--owner", "ada"], "username: Enter a valid username"),
         (["ci"], "--owner"),
-        (["ci", "--owner", "nobody"], "Unknown user 'nobody'"),
+        (["ci", "--owner", "zoe"], "Unknown user 'zoe'"),
         (["ci", "--owner", "ada", "--group", "x"], "Unknown group 'x'"),
         (["ci", "--owner", "ada", "--permission", "shop.x"], "Unknown permission 'shop.x'"),
         (["ci", "--owner", "ada", "--field", "email"], "has no value"),

@@ -18,9 +18,6 @@ from django.db import connection
 from django.test import Client
 from django.urls import include, path, reverse
 from django.utils import timezone
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from mcp_django import Context, Server
@@ -37,7 +34,9 @@ from mcp_django.protocol.errors import MCPError
 from tests.contrib.control_room.conftest import ALIAS
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient
 from tests.support.admin_pages import iter_admin_paths
+from tests.support.telemetry import spans
 
+__all__ = ["spans"]
 pytestmark = pytest.mark.django_db
 CANARY = "swordfish"
 """Value and name of arguments, and text of an error."""
@@ -47,15 +46,6 @@ NAME_CANARY = "cuttlefish"
 URLS = ("tests.urls", "mcp_django.contrib.control_room.urls")
 TABLE_PREFIX = "mcp_control_room_"
 METRICS_TOKEN = "a-token-of-a-scraper-in-a-test"
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """All spans that end during the test."""
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    return exporter
 
 
 @pytest.fixture

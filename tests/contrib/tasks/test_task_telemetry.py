@@ -1,39 +1,20 @@
 """OpenTelemetry of tasks: the span of a job, its link, and the metrics."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opentelemetry import metrics, trace
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry import trace
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from mcp_django.contrib.tasks.worker import WorkerOptions, WorkerProcess
 from tests.contrib.tasks.clients import TaskClient
 from tests.contrib.tasks.conftest import Gate
+from tests.support.telemetry import reader, spans
 
+__all__ = ["reader", "spans"]
 pytestmark = pytest.mark.django_db
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    return exporter
-
-
-@pytest.fixture
-def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryMetricReader]:
-    reader = InMemoryMetricReader()
-    provider = MeterProvider([reader])
-    monkeypatch.setattr(metrics, "get_meter_provider", lambda: provider)
-    yield reader
-    provider.shutdown()
 
 
 def read_points(reader: InMemoryMetricReader) -> dict[tuple[str, str], Any]:
