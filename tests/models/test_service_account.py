@@ -7,12 +7,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_in
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import connection
 from django.http import HttpRequest
 from django.test import Client, override_settings
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from mcp_django.models import PersonalAccessToken, ServiceAccount
+from mcp_django.models import PersonalAccessToken, ServiceAccount, service_account
 from mcp_django.models.service_account import save_account
 
 pytestmark = pytest.mark.django_db
@@ -47,6 +49,21 @@ def test_persons_log_in_as_before() -> None:
     browser = Client()
     browser.force_login(User.objects.create_superuser("boss"))
     assert browser.get(reverse("admin:index")).status_code == 200
+
+
+def test_a_login_costs_one_statement_and_needs_no_migrated_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    boss, account = User.objects.create_superuser("boss"), create_account()
+    Client().force_login(boss)
+    with CaptureQueriesContext(connection) as queries:
+        Client().force_login(boss)
+    assert [each["sql"].count("SELECT") for each in queries if ServiceAccount._meta.db_table in each["sql"]] == [1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service_account, "_migrated_aliases", set())
+        patch.setattr(ServiceAccount._meta, "db_table", "not_migrated")
+        Client().force_login(boss)
+    with pytest.raises(PermissionDenied):
+        Client().force_login(account.user)
 
 
 def test_a_new_account_has_no_password() -> None:

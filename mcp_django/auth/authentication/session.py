@@ -22,7 +22,7 @@ from mcp_django.auth.authentication.challenges import build_forbidden
 from mcp_django.auth.authentication.verifiers import UNAVAILABLE_MESSAGE, AuthError, hold_lease
 from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.models import ServiceAccount
+from mcp_django.models.service_account import is_service_account
 from mcp_django.server.ports import Executor
 
 logger = logging.getLogger("mcp_django.auth")
@@ -131,7 +131,7 @@ def refuse_login(*, request: Any = None, user: Any = None, **kwargs: Any) -> Non
     Raises:
         PermissionDenied: the user is a service account.
     """
-    if not isinstance(user, get_user_model()) or not ServiceAccount.objects.filter(user=user.pk).exists():
+    if not isinstance(user, get_user_model()) or not is_service_account(user.pk):
         return
     session = getattr(request, "session", None)
     if session is not None:
