@@ -356,6 +356,37 @@ async def test_the_user_is_loaded_again_and_permissions_are_decided_again(
     assert await TaskInput.objects.acount() == 1
 
 
+async def test_the_acting_user_is_in_every_attempt_and_its_end_stops_them(
+    client: TaskClient, gate: Gate, django_user_model: Any
+) -> None:
+    operator = await django_user_model.objects.acreate(username="grace")
+    user = await django_user_model.objects.acreate(username="ada", is_superuser=True)
+    found: list[tuple[str, Any]] = []
+
+    def record(call: Call, *outcome: Any) -> None:
+        if call.record.is_continued:
+            principal: Any = call.principal
+            found.append((principal.user.username if principal.user else "", principal.actor))
+
+    add_outcome_recorder(record)
+    try:
+        for caller in (make_caller(user=user, actor=operator), make_caller(actor=operator)):
+            client = TaskClient(client.server, principal=caller)
+            id = (await client.start("confirm", name="x"))["taskId"]
+            (key,) = (await client.until(id, "input_required"))["inputRequests"]
+            await client.update(id, **{key: accept(value=True)})
+            assert (await client.until(id))["status"] == "completed"
+        assert found == [("ada", operator)] * 2 + [("", operator)] * 2
+
+        id = (await client.start("confirm", name="x"))["taskId"]
+        (key,) = (await client.until(id, "input_required"))["inputRequests"]
+        await django_user_model.objects.filter(pk=operator.pk).aupdate(is_active=False)
+        await client.update(id, **{key: accept(value=True)})
+        assert "not active" in (await client.until(id))["error"]["message"]
+    finally:
+        remove_outcome_recorder(record)
+
+
 async def test_old_revisions_have_no_tasks(client: TaskClient, gate: Gate) -> None:  # TL-1
     old = TaskClient(client.server, version="2025-06-18")
     gate.open()

@@ -1,7 +1,7 @@
 """Callers of tasks: the owner of a row, and the facts of a call that an attempt needs.
 
-An attempt gets the caller's identity and scopes, the language, the time zone, the values of the URL and the trace. It
-gets nothing else of the request. The user is loaded again, and permissions are decided again.
+An attempt gets the caller's identity and scopes, the acting user, the language, the time zone, the values of the URL
+and the trace. It gets nothing else of the request. Users are loaded again, and permissions are decided again.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from mcp_django.server.ports import Principal
 
 
 class CallerGone(Exception):
-    """The user of a task does not exist any more, or is inactive."""
+    """The user of a task, or the acting user, does not exist any more or is inactive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ def describe_call(call: Call) -> dict[str, Any]:
     carrier = find_carrier(call.meta, call.connection.message_headers)
     return {
         "principal": _describe_principal(call.principal),
+        "actor": _describe_actor(getattr(call.principal, "actor", None)),
         "capabilities": call.capabilities,
         "client_info": call.client_info,
         "progress_token": call.meta.get(PROGRESS_TOKEN),
@@ -82,24 +83,41 @@ def _describe_principal(principal: Principal) -> dict[str, Any]:
     }
 
 
+def _describe_actor(actor: Any) -> Any:
+    pk = _get_pk(actor)
+    return None if pk is None else _to_json(pk)
+
+
 def get_user_pk(principal: Principal) -> Any:
     """Return the primary key of the user of this project that a caller acts as, or None."""
-    user = principal.user
+    return _get_pk(principal.user)
+
+
+def _get_pk(user: Any) -> Any:
     return user.pk if isinstance(user, get_user_model()) else None
 
 
+def has_users(task: Task) -> bool:
+    """Return True if `load_principal` reads users from the database."""
+    return task.user_id is not None or task.get_context().get("actor") is not None
+
+
 def load_principal(task: Task) -> DjangoPrincipal:
-    """Return the caller of a task with its user as stored now. Blocking.
+    """Return the caller of a task, with its user and the acting user as stored now. Blocking.
 
-    Raises CallerGone if the user was deleted or deactivated.
+    Raises CallerGone if one of them was deleted or deactivated.
     """
-    user: Any = None
-    if task.user_id is not None:
-        user = get_user_model()._default_manager.filter(pk=task.user_id).first()
-        if user is None or not getattr(user, "is_active", True):
-            raise CallerGone("The user of this task is not active any more")
-
-    stored = task.get_context()["principal"]
+    context = task.get_context()
+    stored, user, actor = context["principal"], _load_user(task.user_id), _load_user(context.get("actor"))
     if stored["kind"] == LOCAL:
         return local_principal(user)
-    return DjangoPrincipal(**{**stored, "scopes": frozenset(stored["scopes"])}, user=user)
+    return DjangoPrincipal(**{**stored, "scopes": frozenset(stored["scopes"])}, user=user, actor=actor)
+
+
+def _load_user(pk: Any) -> Any:
+    if pk is None:
+        return None
+    user = get_user_model()._default_manager.filter(pk=pk).first()
+    if user is None or not getattr(user, "is_active", True):
+        raise CallerGone("The user of this task is not active any more")
+    return user
