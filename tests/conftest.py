@@ -21,6 +21,7 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from tests.support.clock import Clock, clock
 from tests.support.databases import create_test_database
+from tests.support.pool_threads import UNFINISHED_FUNCTIONS
 from tests.support.services import POSTGRES_URL
 
 __all__ = ["clock"]
@@ -148,6 +149,26 @@ def _django_set_urlconf(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     settings.ROOT_URLCONF = before
     set_urlconf(None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _functions_of_threads_counted() -> None:
+    """Count the functions of pool threads, for the fixture below."""
+    UNFINISHED_FUNCTIONS.start()
+
+
+@pytest.fixture(autouse=True)
+def _threads_finished(request: pytest.FixtureRequest, _django_db_marker: None) -> Iterator[None]:
+    """Let pool threads finish before a test's tables are emptied.
+
+    A statement on their connections and TRUNCATE can wait for each other. PostgreSQL ends one of them then: a deadlock.
+    """
+    if "transactional_db" in request.fixturenames:
+        request.getfixturevalue("transactional_db")  # so that it is torn down after this fixture
+    yield
+    marker = request.node.get_closest_marker("django_db")
+    if "transactional_db" in request.fixturenames or (marker is not None and marker.kwargs.get("transaction")):
+        UNFINISHED_FUNCTIONS.wait()
 
 
 @pytest.fixture(autouse=True)

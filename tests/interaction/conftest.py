@@ -134,12 +134,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     if isinstance(transport, ChannelTransport) and inspect.iscoroutinefunction(test):
 
         async def to_the_end(**values: Any) -> None:
-            try:
-                await test(**values)
-            except BaseException:
-                await transport.hang_up()
-                raise
-            await transport.close()
+            await transport.run_to_end(test(**values))
 
         pyfuncitem.obj = to_the_end
     try:

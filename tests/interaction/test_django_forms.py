@@ -1,7 +1,5 @@
 """Questions with Django forms, in both eras and every revision that has elicitation."""
 
-import asyncio
-
 import pytest
 
 from tests.interaction.clients import accept, answers
@@ -63,7 +61,7 @@ async def test_declining_a_django_form_is_an_answer(connect, subtests):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_django_form_is_asked_and_read_on_lanes(connect, subtests):
+def test_a_django_form_is_asked_and_read_on_lanes(transport, connect, subtests):
     """On a loop of its own, so that the call has a lane."""
 
     async def run():
@@ -73,7 +71,7 @@ def test_a_django_form_is_asked_and_read_on_lanes(connect, subtests):
                 reply = await (await connect()).ask_tool(name, {}, answer)
                 assert text(reply).startswith("Bob 4")
 
-    asyncio.run(run())
+    transport.run(run())
 
 
 async def test_several_choices_of_a_django_form_need_a_revision_that_has_them(connect, revision):

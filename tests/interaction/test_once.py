@@ -110,7 +110,7 @@ async def test_inside_a_transaction_it_is_refused(either, checkpoints):
 
 @contract
 @pytest.mark.django_db(transaction=True)
-def test_a_plain_function_does_it_from_its_thread(either, checkpoints):
+def test_a_plain_function_does_it_from_its_thread(transport, either, checkpoints):
     """On a loop of its own, so that the function has a thread to wait in."""
 
     async def run():
@@ -121,7 +121,7 @@ def test_a_plain_function_does_it_from_its_thread(either, checkpoints):
             replies = await asyncio.gather(*(client.tool("charge_in_a_thread", requestState=state) for _ in range(3)))
             assert {text(reply) for reply in replies} == {"2"}
 
-    asyncio.run(run())
+    transport.run(run())
 
 
 async def test_a_state_for_a_single_use_is_refused_the_second_time(modern, restart):

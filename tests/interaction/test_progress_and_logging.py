@@ -1,6 +1,5 @@
 """Progress and log messages (basic/utilities/progress, server/utilities/logging)."""
 
-import asyncio
 import logging
 
 import pytest
@@ -134,7 +133,7 @@ def forwarded():
 
 @contract
 @pytest.mark.django_db(transaction=True)
-def test_log_records_of_a_plain_function_reach_the_client_that_wants_them(connect, forwarded, subtests):
+def test_log_records_of_a_plain_function_reach_the_client_that_wants_them(transport, connect, forwarded, subtests):
     """On a loop of its own, so that the function has a thread to run in."""
 
     async def run():
@@ -152,4 +151,4 @@ def test_log_records_of_a_plain_function_reach_the_client_that_wants_them(connec
         assert reply.status is None or reply.is_stream is bool(heard)
         assert reply.result["content"][0]["text"] == "done"
 
-    asyncio.run(run())
+    transport.run(run())

@@ -3,8 +3,6 @@
 `converse` answers as the era demands: on the call's stream, or in another round. Elicitation exists from 2025-06-18 on.
 """
 
-import asyncio
-
 import pytest
 
 from tests.interaction.clients import Client, accept, answers
@@ -40,14 +38,14 @@ async def test_a_tool_asks_twice(connect):
 
 @contract
 @pytest.mark.django_db(transaction=True)
-def test_a_plain_function_asks_twice_from_its_thread(connect):
+def test_a_plain_function_asks_twice_from_its_thread(transport, connect):
     """On a loop of its own, so that the function has a thread to wait in."""
 
     async def run():
         reply = await (await connect()).ask_tool("ask_from_a_thread", {}, answers([value(1), value(2)]))
         assert text(reply) == "1 2"
 
-    asyncio.run(run())
+    transport.run(run())
 
 
 @pytest.mark.django_db(transaction=True)
@@ -66,7 +64,7 @@ def test_plain_functions_that_ask_leave_their_lanes_to_others(transport, limits)
             await client.answer(question["id"], value(2))
         assert {text(await exchange.reply()) for exchange in asking} == {"1 2"}
 
-    asyncio.run(run())
+    transport.run(run())
 
 
 @pytest.mark.django_db(transaction=True)
@@ -83,7 +81,7 @@ def test_one_plain_function_too_many_that_asks_is_refused_at_once(transport, lim
         await client.answer((await first.message())["id"], value(2))
         assert text(await first.reply()) == "1 2"
 
-    asyncio.run(run())
+    transport.run(run())
 
 
 async def test_two_questions_at_once_are_both_answered(connect, subtests):

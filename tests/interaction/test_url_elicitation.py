@@ -194,7 +194,7 @@ def test_a_plain_function_waits_for_the_user_too(transport, version):
         assert (await visits[0]).status_code == 200
         await sync_to_async(connections.close_all)()  # those of the browser
 
-    asyncio.run(run())
+    transport.run(run())
 
 
 async def test_a_query_of_the_page_stays(modern):

@@ -1,7 +1,8 @@
 """The transports that clients of these tests use, and the marks that name the transports of a test."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -55,6 +56,14 @@ class Transport:
     def path(self, server: str) -> str:
         return f"{self.prefix}/mcp/{server}"
 
+    def run(self, test: Coroutine[Any, Any, None]) -> None:
+        """Run a test on a loop of its own, where plain functions have a thread. Its clients hang up at the end."""
+        asyncio.run(self.run_to_end(test))
+
+    async def run_to_end(self, test: Coroutine[Any, Any, None]) -> None:
+        """Run a test on the running loop. Its clients hang up at the end."""
+        await test
+
 
 class ChannelTransport(Transport):
     """A way in for clients that keep a channel. Each of them has its own."""
@@ -84,6 +93,14 @@ class ChannelTransport(Transport):
         """A new channel for a client."""
         self._channels.append(self._make_channel(self, client))
         return self._channels[-1]
+
+    async def run_to_end(self, test: Coroutine[Any, Any, None]) -> None:
+        try:
+            await super().run_to_end(test)
+        except BaseException:
+            await self.hang_up()
+            raise
+        await self.close()
 
     async def hang_up(self) -> "list[Channel]":
         """All clients hang up."""
