@@ -1,9 +1,9 @@
 """`python -m benchmarks.room`: milliseconds until the control room opens over ten million calls.
 
-The counts are those of a week: minutes of two days, hours of seven, from several processes, tools and callers, as the
-recorder and its maintenance write them. SQLite by default; `--postgres postgres://user@host/name` uses that server, in
-a database of its own that is dropped afterwards. Each span is opened in turn; the table has wall and CPU time of the
-process, which renders the page, and the number of statements.
+The counts are those of a week: minutes of two days, hours and days of seven, from several processes, tools and callers,
+as the recorder and its maintenance write them. SQLite by default; `--postgres postgres://user@host/name` uses that
+server, in a database of its own that is dropped afterwards. Each span is opened in turn; the table has wall and CPU
+time of the process, which renders the page, and the number of statements.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class Week:
     def fill(self) -> None:
         """Write all rows, in the state in which a running site has them."""
         from mcp_django.contrib.control_room.models import CallRollup, UsageRollup
+        from mcp_django.contrib.control_room.recording.maintenance import merge_rollups
 
         hour = self.now.replace(minute=0)
         minutes = [self.now - timedelta(minutes=past) for past in range(MINUTE_HOURS * 60)]
@@ -86,6 +87,7 @@ class Week:
         insert(CallRollup, self.iter_rollups(3600, hours[1:], [""]))
         insert(UsageRollup, self.iter_usage(hours[:2], self.processes))
         insert(UsageRollup, self.iter_usage(hours[2:], [""]))
+        merge_rollups(self.now)
 
     def iter_rollups(self, period: int, starts: list[datetime], processes: list[str]) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of `CallRollup`."""

@@ -86,6 +86,34 @@ class CallRollup(models.Model):
         return f"{self.method} {self.name} {self.outcome}"
 
 
+class ServerRollup(models.Model):
+    """Count of all calls of a server with one outcome in an hour.
+
+    The charts of a day and of a week come from these rows.
+    """
+
+    start = models.DateTimeField(_("start"))
+    server = models.CharField(_("server"), max_length=64)
+    outcome = models.CharField(_("outcome"), max_length=16, choices=OutcomeChoices.choices)
+    count = models.PositiveBigIntegerField(_("calls"))
+    milliseconds_sum = models.FloatField(_("sum of milliseconds"))
+    milliseconds_max = models.FloatField(_("longest, in milliseconds"))
+    histogram = models.BinaryField(_("histogram"))
+
+    objects: ClassVar[models.Manager["ServerRollup"]] = models.Manager()
+
+    class Meta:
+        verbose_name = _("count of calls of a server")
+        verbose_name_plural = _("counts of calls of servers")
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(fields=["start", "server", "outcome"], name="mcp_control_room_server_rollup")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.server} {self.outcome}"
+
+
 class ControlRoom(CallRollup):
     """Page of the control room, whose permission opens it. It has no rows of its own."""
 

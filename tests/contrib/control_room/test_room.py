@@ -89,13 +89,37 @@ def test_hours_that_are_not_summed_yet_come_from_their_minutes() -> None:
     now = timezone.now().timestamp()
     for hours in (0, 1, 5):
         write_calls([build_call(1, now - 3600 * hours)], f"process{hours}")
+    assert load_figures(SPANS["week"]).total.count == 3  # without any sum
     hour = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=20)
     make_rollup(hour, count=7, period=Period.HOUR, process="")
     merge_rollups()
-    assert CallRollup.objects.filter(period=Period.HOUR).count() == 2
-    figures = load_figures(SPANS["week"])
-    assert figures.total.count == 9  # five hours ago is before the last summed hour, and has no sum
-    assert [point.count for point in figures.points.values() if point.count] == [7, 1, 1]
+    CallRollup.objects.filter(period=Period.MINUTE, start__lt=timezone.now() - timedelta(hours=2)).delete()
+    for filters in ({}, {"server": "default"}, {"server": "default", "method": "tools/call", "name": "greet"}):
+        figures = load_figures(SPANS["week"], **filters)
+        assert [point.count for point in figures.points.values() if point.count] == [7, 1, 1, 1]
+        assert [(target.name, row.count) for target, row in figures.targets.items()] == [("greet", 10)]
+        assert sum(figures.total.histogram) == sum(figures.list_targets(tools=True)[0][1].histogram) == 10
+    assert not load_figures(SPANS["week"], server="other").total.count
+
+
+def test_whole_days_of_a_week_come_from_their_sums() -> None:
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    for hours in range(1, 24 * 8):
+        make_rollup(hour - timedelta(hours=hours), period=Period.HOUR, process="")
+    merge_rollups()
+    days = CallRollup.objects.filter(period=Period.DAY)
+    for lost_days in (0, 2):
+        days.filter(pk__in=days.order_by("start")[2 : 2 + lost_days].values("pk")).delete()
+        figures = load_figures(SPANS["week"])
+        assert [point.count for point in figures.points.values()] == [1] * 167 + [0]  # the current hour has no sum
+        assert [row.count for row in figures.targets.values()] == [167]
+
+    summed = days.order_by("start").last()
+    assert summed is not None
+    CallRollup.objects.filter(
+        period=Period.HOUR, start__gte=summed.start, start__lt=summed.start + timedelta(days=1)
+    ).delete()
+    assert [row.count for row in load_figures(SPANS["week"]).targets.values()] == [167]
 
 
 def test_the_page_reads_a_bounded_number_of_statements(django_assert_max_num_queries: Any) -> None:

@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, floor, log10
 from typing import Any
 
@@ -63,9 +64,12 @@ class PointTitle:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LineChart:
-    """Chart with the values of several series at the same times."""
+    """Chart with the values of several series at the same times.
+
+    The class has no slots, because it caches its scale.
+    """
 
     title: Any
     labels: Sequence[str]
@@ -93,10 +97,9 @@ class LineChart:
     @property
     def grid(self) -> list[GridLine]:
         """Horizontal lines at round values."""
-        values = _find_round_values(self._maximum)
         return [
             GridLine(f"{self._get_y(value):.1f}", f"{self._get_y(value) + 4:.1f}", self._format(value))
-            for value in values
+            for value in self._scale
         ]
 
     @property
@@ -140,9 +143,10 @@ class LineChart:
         ]
         return rows[::-1]
 
-    @property
-    def _maximum(self) -> float:
-        return max((value for series in self.series for value in series.values if value is not None), default=0.0)
+    @cached_property
+    def _scale(self) -> list[float]:
+        values = [value for series in self.series for value in series.values if value is not None]
+        return _find_round_values(max(values, default=0.0))
 
     @property
     def _step(self) -> float:
@@ -152,8 +156,7 @@ class LineChart:
         return self.left + self._step * (index + 0.5)
 
     def _get_y(self, value: float) -> float:
-        top = _find_round_values(self._maximum)[-1]
-        return self.bottom - self.inner_height * value / top
+        return self.bottom - self.inner_height * value / self._scale[-1]
 
     def _build_path(self, values: Sequence[float | None]) -> str:
         parts, draws = [], False

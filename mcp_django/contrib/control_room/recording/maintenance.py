@@ -5,7 +5,7 @@ Sums of hours and days, deletion by age, and removal of users.
 
 import secrets
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from time import perf_counter, sleep
@@ -23,6 +23,7 @@ from mcp_django.contrib.control_room.models import (
     ChainHead,
     LongCall,
     Period,
+    ServerRollup,
     UsageRollup,
 )
 from mcp_django.contrib.control_room.options import get_settings
@@ -32,6 +33,9 @@ from mcp_django.contrib.control_room.recording.writer import ROLLUP_KEY, ROLLUP_
 MAX_LATE_HOURS = 3
 """Hours that each merge sums again, because the rows of a process may come late."""
 MAX_LATE_DAYS = 2
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+MAX_UNSUMMED = timedelta(days=8)
+"""Age above which a period is not summed any more. The pages show a week."""
 DELETION_ROWS = 500
 """Rows that one statement deletes."""
 MAX_DELETION_SHARE = 0.1
@@ -41,25 +45,54 @@ _GROUP_FIELDS = ("server", "method", "name", "outcome")
 
 
 def merge_rollups(now: datetime | None = None) -> None:
-    """Write the sums of the last hours and days.
+    """Write the sums of the last hours and days, and of all since the last sums.
 
     Repeating it changes nothing, so any process may do so.
     """
-    now = now or timezone.now()
-    hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    day = hour.replace(hour=0)
-    for past in range(MAX_LATE_HOURS, 0, -1):
-        _merge_period(Period.MINUTE, Period.HOUR, hour - timedelta(hours=past), timedelta(hours=1))
-    for past in range(MAX_LATE_DAYS, 0, -1):
-        _merge_period(Period.HOUR, Period.DAY, day - timedelta(days=past), timedelta(days=1))
+    for _part in iter_merges(now):
+        pass
 
 
-def _merge_period(source: Period, target: Period, start: datetime, length: timedelta) -> None:
+def iter_merges(now: datetime | None = None) -> Iterator[None]:
+    """Write the sums of `merge_rollups` one by one. Yield after each period."""
+    hour = (now or timezone.now()).astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     alias = get_alias()
-    rows = CallRollup.objects.using(alias).filter(period=source, start__gte=start, start__lt=start + length)
-    groups: dict[tuple[str, ...], list[CallRollup]] = defaultdict(list)
-    for row in rows.iterator():
-        groups[tuple(getattr(row, name) for name in _GROUP_FIELDS)].append(row)
+    rollups = CallRollup.objects.using(alias)
+    minutes, hours = rollups.filter(period=Period.MINUTE), rollups.filter(period=Period.HOUR)
+    for start in _iter_starts(minutes, hours, hour, HOUR, MAX_LATE_HOURS):
+        _merge_period(minutes, Period.HOUR, start, HOUR)
+        yield
+    servers = ServerRollup.objects.using(alias).all()
+    for start in _iter_starts(hours, servers, hour, HOUR, MAX_LATE_HOURS):
+        _merge_hour_of_servers(hours, start)
+        yield
+    for start in _iter_starts(hours, rollups.filter(period=Period.DAY), hour.replace(hour=0), DAY, MAX_LATE_DAYS):
+        _merge_period(hours, Period.DAY, start, DAY)
+        yield
+
+
+def _iter_starts(
+    source: "models.QuerySet[Any]", sums: "models.QuerySet[Any]", end: datetime, length: timedelta, late: int
+) -> Iterator[datetime]:
+    """Yield the starts of the periods to sum, the oldest first.
+
+    These are the last ones before `end`, `late` in number, and all since the last sum: a project may have been stopped.
+    """
+    last = sums.filter(start__lt=end).aggregate(last=models.Max("start"))["last"]
+    rest = source.filter(start__lt=end, start__gte=end - MAX_UNSUMMED)
+    if last is not None:
+        rest = rest.filter(start__gte=last + length)
+    first = rest.aggregate(first=models.Min("start"))["first"]
+    start = end - late * length
+    while first is not None and start > first:
+        start -= length
+    while start < end:
+        yield start
+        start += length
+
+
+def _merge_period(source: "models.QuerySet[CallRollup]", target: Period, start: datetime, length: timedelta) -> None:
+    rows = source.filter(start__gte=start, start__lt=start + length)
     sums = [
         CallRollup(
             period=target,
@@ -68,9 +101,25 @@ def _merge_period(source: Period, target: Period, start: datetime, length: timed
             **dict(zip(_GROUP_FIELDS, key, strict=True)),
             **merge_values(group, ROLLUP_VALUES),
         )
-        for key, group in groups.items()
+        for key, group in _group(rows, _GROUP_FIELDS).items()
     ]
-    save_rows(sums, ROLLUP_KEY, ROLLUP_VALUES, alias)
+    save_rows(sums, ROLLUP_KEY, ROLLUP_VALUES, rows.db)
+
+
+def _merge_hour_of_servers(hours: "models.QuerySet[CallRollup]", start: datetime) -> None:
+    fields = ("server", "outcome")
+    sums = [
+        ServerRollup(start=start, **dict(zip(fields, key, strict=True)), **merge_values(group, ROLLUP_VALUES))
+        for key, group in _group(hours.filter(start=start), fields).items()
+    ]
+    save_rows(sums, ("start", *fields), ROLLUP_VALUES, hours.db)
+
+
+def _group(rows: "models.QuerySet[CallRollup]", fields: Sequence[str]) -> dict[tuple[str, ...], list[CallRollup]]:
+    groups: dict[tuple[str, ...], list[CallRollup]] = defaultdict(list)
+    for row in rows.iterator():
+        groups[tuple(getattr(row, name) for name in fields)].append(row)
+    return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +142,7 @@ def iter_prune_steps(now: datetime | None = None) -> Iterator[PruneStep]:
     yield PruneStep("chains", ChainHead._default_manager.using(alias).all(), "at", limits["calls"])
     yield PruneStep("minutes", rollups.filter(period=Period.MINUTE), "start", limits["minutes"])
     yield PruneStep("hours", rollups.filter(period=Period.HOUR), "start", limits["hours"])
+    yield PruneStep("server hours", ServerRollup.objects.using(alias).all(), "start", limits["hours"])
     yield PruneStep("usage", UsageRollup.objects.using(alias).all(), "start", limits["hours"])
     yield PruneStep("days", rollups.filter(period=Period.DAY), "start", limits["days"])
 
@@ -188,9 +238,9 @@ def remove_deleted_users(now: datetime | None = None) -> None:
 def iter_maintenance() -> Iterator[None]:
     """Sum the last hours and days, remove deleted users, and delete old rows.
 
-    Yield after each short part of the deletion.
+    Yield after each short part.
     """
-    merge_rollups()
+    yield from iter_merges()
     remove_deleted_users()
     for step in iter_prune_steps():
         for _deleted in iter_deletions(step):
