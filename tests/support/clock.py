@@ -15,6 +15,10 @@ from tests.support.waiting import POLL_SECONDS, WAIT_SECONDS
 T = TypeVar("T")
 SETTLE_TURNS = 200
 """Turns of the event loop after which `advance` goes on although callbacks are still ready."""
+BLOCKED_SECONDS = 10.0
+"""Real seconds after which a function in a thread is taken for blocked."""
+MAX_FOLLOWING_FUNCTIONS = 10
+"""Maximum functions in threads, one after the other, for which `advance_until` waits before a step."""
 
 
 class Clock:
@@ -29,6 +33,8 @@ class Clock:
         self._traveller = traveller
         self._now = float(int(time.monotonic()))  # whole, so that sums of seconds are exact
         self._loop: asyncio.BaseEventLoop | None = None
+        self._thread_work: set[asyncio.Future[Any]] = set()
+        self._blocked_work: set[asyncio.Future[Any]] = set()
 
     def monotonic(self) -> float:
         """Read the clock, in seconds."""
@@ -39,6 +45,15 @@ class Clock:
         assert isinstance(loop, asyncio.BaseEventLoop)
         self._loop = loop
         loop.time = self.monotonic  # type: ignore[method-assign]
+        run_in_executor = loop.run_in_executor
+
+        def run_tracked(*arguments: Any) -> asyncio.Future[Any]:
+            future = run_in_executor(*arguments)
+            self._thread_work.add(future)
+            future.add_done_callback(self._thread_work.discard)
+            return future
+
+        loop.run_in_executor = run_tracked  # type: ignore[method-assign]
 
     def move(self, seconds: float) -> None:
         """Move the time without running timers, for code without an event loop."""
@@ -60,15 +75,21 @@ class Clock:
         await self.settle()
 
     async def advance_until(self, condition: Callable[[], object], step: float = 1.0) -> None:
-        """Advance in steps of so many seconds until a condition holds. Threads get real time between the steps."""
+        """Advance in steps of so many seconds until a condition holds.
+
+        Before each step, functions that run in threads end, so that no timer is faster than they are. A function that
+        does not end in `BLOCKED_SECONDS` of real time waits for the test, and is no longer waited for.
+        """
         end = time.monotonic() + WAIT_SECONDS
-        loop = asyncio.get_running_loop()
 
         while not condition():
             assert time.monotonic() < end, "it did not happen"
+            await self._finish_thread_work()
+            if condition():
+                return
             await self.advance(step)
             if not condition():
-                await loop.run_in_executor(None, time.sleep, POLL_SECONDS)
+                await asyncio.to_thread(time.sleep, POLL_SECONDS)
 
     async def advance_while(self, work: Coroutine[Any, Any, T], step: float = 1.0) -> T:
         """Run a coroutine, advance until it is done, and return its result."""
@@ -82,6 +103,20 @@ class Clock:
             await asyncio.sleep(0)
             if not self._ready():
                 return
+
+    async def _finish_thread_work(self) -> None:
+        """Let functions in threads end, and those that follow them, but not without an end: code may poll."""
+        for _ in range(MAX_FOLLOWING_FUNCTIONS):
+            await self.settle()
+            work = self._thread_work - self._blocked_work
+            if not work:
+                return
+            end = time.monotonic() + BLOCKED_SECONDS
+            while not all(future.done() for future in work):
+                if time.monotonic() > end:
+                    self._blocked_work |= {future for future in work if not future.done()}
+                    break
+                await asyncio.to_thread(time.sleep, POLL_SECONDS)
 
     def _ready(self) -> bool:
         return bool(self._loop is not None and self._loop._ready)  # type: ignore[attr-defined]

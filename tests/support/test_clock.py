@@ -1,13 +1,16 @@
 """The tests' own clock."""
 
 import asyncio
+import threading
 import time
 
 import pytest
 from django.utils import timezone
 
 from mcp_django.aio.clock import monotonic
+from tests.support import clock as clock_module
 from tests.support.clock import Clock
+from tests.support.waiting import WAIT_SECONDS
 
 
 async def test_a_timeout_passes_when_the_test_says_so(clock: Clock) -> None:
@@ -36,6 +39,24 @@ async def test_timers_run_in_their_order_and_may_set_others(clock: Clock) -> Non
     await clock.advance(100)
     assert seen == [("a", 10), ("b", 16), ("a", 20), ("a", 30), ("b", 32), ("b", 48)]
     await asyncio.gather(*tasks)
+
+
+async def test_no_timer_is_faster_than_a_function_in_a_thread(clock: Clock) -> None:
+    async def work() -> bool:
+        async with asyncio.timeout(2):
+            await asyncio.to_thread(threading.Event().wait, 0.2)
+            return await asyncio.to_thread(threading.Event().wait, 0.2)
+
+    assert await clock.advance_while(work()) is False
+
+
+async def test_a_function_that_waits_for_the_time_stops_no_timer(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_module, "BLOCKED_SECONDS", 0.05)
+    over = threading.Event()
+    waiting = asyncio.ensure_future(asyncio.to_thread(over.wait, WAIT_SECONDS))
+    asyncio.get_running_loop().call_later(5, over.set)
+    await clock.advance_until(waiting.done)
+    assert await waiting
 
 
 def test_all_clocks_move_together(clock: Clock) -> None:
