@@ -28,10 +28,15 @@ def check_declarations() -> Iterator[CheckMessage]:
 
 
 def log_unserved_declarations() -> None:
-    """Log the errors of declarations that no registry has logged at their registration."""
+    """Log the errors of declarations that no registry has logged at their registration.
+
+    A message of a check that the project silences is not logged either.
+    """
     for problem in registry.MARKED_METHODS.problems():
         logger.error("Declaration not served: %s", problem)
     for message in _unknown_servers():
+        if message.is_silenced():
+            continue
         logger.error("Declaration not served: %s", message.msg)
 
 

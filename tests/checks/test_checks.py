@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage, run_checks
 from django.test import override_settings
 
 from mcp_django import ModelToolset, action, checks, register, tool
-from mcp_django.checks import authentication, permissions
+from mcp_django.checks import authentication, declarations, permissions
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.decorators import register_completer, register_tool
 
@@ -183,6 +183,15 @@ def test_a_declaration_for_a_server_that_does_not_exist_is_reported() -> None:
     [message] = messages()
     assert (message.id, message.hint) == ("mcp_django.E006", "Known servers: default, staff.")
     assert "'stuff'" in message.msg
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_an_unknown_server_is_logged_unless_the_check_is_silenced(caplog: pytest.LogCaptureFixture) -> None:
+    registry.get_registry("stuff")
+    for silenced, count in (["mcp_django.E006"], 0), ([], 1):
+        with override_settings(SILENCED_SYSTEM_CHECKS=silenced):
+            declarations.log_unserved_declarations()
+        assert caplog.text.count("Declaration not served: A declaration names the server 'stuff'") == count
 
 
 def test_a_dotted_path_that_leads_nowhere_is_reported(subtests: pytest.Subtests) -> None:
