@@ -15,6 +15,7 @@ from mcp_django import Context, Server
 from mcp_django.asgi import mount
 from mcp_django.protocol import jsonrpc
 from mcp_django.server.options import ServerOptions
+from tests.support.waiting import WAIT_SECONDS
 
 VERSION = "2026-07-28"
 CALL = {
@@ -316,7 +317,7 @@ def test_the_threads_of_a_loop_end_when_it_shuts_down() -> None:
         await post(application, "/mcp")
         (lane,) = lanes() - others
         await exchange(application, {"type": "lifespan"}, SHUTDOWN)
-        lane.join(10)
+        lane.join(WAIT_SECONDS)
         assert not lane.is_alive()
 
     asyncio.run(main())

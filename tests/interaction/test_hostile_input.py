@@ -8,6 +8,7 @@ from tests.interaction.clients import META
 MEGABYTE = 1_000_000
 LONG = "n" * 100_000
 SOON = 10.0
+"""CPU seconds."""
 """Seconds. What takes quadratic time takes minutes."""
 
 
@@ -41,9 +42,9 @@ async def test_json_that_is_dear_to_read_is_answered_soon(modern, subtests):
         b'"cursor":"' + b"A" * MEGABYTE + b'"',
     ]:
         with subtests.test(params=params):
-            client, begun = modern(), time.perf_counter()
+            client, begun = modern(), time.process_time()
             reply = await client.post(body=envelope(params), routing={"mcp-method": "no/such"})
-            assert time.perf_counter() - begun < SOON
+            assert time.process_time() - begun < SOON
             assert any(reply.refused(*error) for error in ((400, -32700), (400, -32600), (404, -32601)))
             assert len(reply.body) < 50_000
             assert (await client.tool("add", {"a": 1, "b": 2})).served
@@ -65,9 +66,9 @@ async def test_what_is_long_is_not_repeated_in_the_refusal(either, subtests):
         (LONG, {}),
     ]:
         with subtests.test(method=method, params=params):
-            client, begun = await either(), time.perf_counter()
+            client, begun = await either(), time.process_time()
             reply = await client.request(method, params)
-            assert time.perf_counter() - begun < SOON
+            assert time.process_time() - begun < SOON
             assert reply.status is None or reply.status < 500
             assert "error" in reply.message or reply.result.get("isError") or "inputRequests" in reply.result
             assert len(reply.body) < 5000
@@ -123,7 +124,7 @@ async def test_countless_parameter_headers_are_looked_at_once(modern, subtests):
     for count in [100_000]:
         with subtests.test(count=count):
             surplus = [(f"mcp-param-{number}", "x") for number in range(count)]
-            begun = time.perf_counter()
+            begun = time.process_time()
             assert (await modern().tool("routed", {}, extra=surplus)).served
             assert (await modern().tool("routed", {}, extra=[("mcp-param-region", "x")] * count)).refused(400, -32020)
-            assert time.perf_counter() - begun < SOON
+            assert time.process_time() - begun < SOON

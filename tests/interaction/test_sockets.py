@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 
 from tests.interaction.clients import META, STATELESS
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -49,8 +49,8 @@ def head(path: str, port: int, **more: str) -> bytes:
 
 
 def connect(port: int) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
-    connection.settimeout(10)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
+    connection.settimeout(WAIT_SECONDS)
     return connection
 
 
@@ -68,7 +68,7 @@ def talk(port: int, data: bytes, *, half_close: bool = False) -> bytes:
 
 def still_served(port: int, path: str) -> None:
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=BODY, headers=HEADERS)
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as response:
         assert json.loads(response.read())["result"]["structuredContent"] == {"result": 3}
 
 

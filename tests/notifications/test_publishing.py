@@ -19,6 +19,7 @@ from mcp_django.extensions import notify_session
 from mcp_django.notifications import abroadcast, broadcast, notify_extension_key
 from mcp_django.runtime.events.event_log import EventLog
 from mcp_django.runtime.threads.executor import LeasingExecutor
+from tests.support.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.django_db
 Said = list[tuple[str, str, Any]]
@@ -218,7 +219,7 @@ def test_a_call_that_is_one_transaction_says_it_when_it_commits(roll_back: bool,
                     assert await executor.run(said) == []
                     await executor.run(transaction.set_rollback, roll_back)
         finally:
-            executor.close(timeout=10)
+            executor.close(timeout=WAIT_SECONDS)
 
     asyncio.run(main())
     assert len(said()) == (0 if roll_back else 1)

@@ -15,6 +15,7 @@ from mcp_django.providers import DirectoryProvider, FileResource, Provider
 from mcp_django.providers.files.patterns import FileSelection
 from mcp_django.schema import DeclarationError
 from tests.server.client import HANDSHAKE, PipelineClient, make_principal, make_server
+from tests.support.waiting import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -387,15 +388,15 @@ def test_a_list_that_is_made_on_another_thread_meanwhile_takes_nothing_from_this
         nonlocal made
         if threading.current_thread() is other:
             other_began.set()
-            assert this_ended.wait(10)
+            assert this_ended.wait(WAIT_SECONDS)
         elif (made := made + 1) == 2:
             (docs / "readme.md").write_text("# Hello again\n")
             other.start()
-            assert other_began.wait(10)
+            assert other_began.wait(WAIT_SECONDS)
         return make(*entry)
 
     monkeypatch.setattr(provider, "_build_path_resource", made_slowly)
     names = asyncio.run(listed(peer(provider)))
     this_ended.set()
-    other.join(10)
+    other.join(WAIT_SECONDS)
     assert names == ["guide/intro.md", "readme.md"]

@@ -83,7 +83,7 @@ def begin(server: Server, reader: AnswerReader, path: str, revision: str = STATE
 def is_closing(server: Server, path: str) -> bool:
     """Whether the server refuses connections, or answers that it is draining."""
     try:
-        with urlopen(f"http://127.0.0.1:{server.port}{path}/healthz", timeout=5):
+        with urlopen(f"http://127.0.0.1:{server.port}{path}/healthz", timeout=WAIT_SECONDS):
             return False
     except HTTPError as refusal:
         refusal.close()

@@ -127,7 +127,7 @@ def test_the_end_of_a_session_ends_its_calls_in_other_threads(server):
         call = pool.submit(peer.call, "dwell", 99)
         while peer.call("running")["result"] < 2:
             assert not call.done()
-        connection = http.client.HTTPConnection("127.0.0.1", server, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", server, timeout=WAIT_SECONDS)
         headers = {"host": f"127.0.0.1:{server}", "mcp-session-id": peer.speaker.session}
         connection.request("DELETE", PATH, headers=headers)
         assert connection.getresponse().status == 204
@@ -140,7 +140,7 @@ def test_one_session_may_be_used_from_many_threads(server):
     ready = threading.Barrier(THREADS)
 
     def work(number):
-        ready.wait(20)
+        ready.wait(WAIT_SECONDS)
         return peer.call("rows", number)
 
     with ThreadPoolExecutor(THREADS) as pool:

@@ -12,7 +12,7 @@ from tests.support.waiting import WAIT_SECONDS
 from tests.workers.client import Message, Refused, Stream, UserClient, request
 from tests.workers.harness import RESOURCE, Workers
 
-LIFETIME = 15.0
+LIFETIME = 30.0
 """Seconds until the token expires that does."""
 Over = Awaitable[object]
 LOST = ["token revoked", "token deleted", "user deactivated", "user deleted"]

@@ -6,6 +6,8 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 
+from tests.support.waiting import WAIT_SECONDS
+
 REDIRECTS = {301, 302, 303, 307, 308}
 MOST = 20
 """Pages and redirects on one way."""
@@ -88,7 +90,7 @@ class Browser:
     async def open(self, url: str) -> None:
         """Go wherever a person would, until the site sends the browser elsewhere. Raises AssertionError if it ends."""
         self.opened.append(url)
-        async with httpx.AsyncClient(cookies=self._cookies, timeout=20) as client:
+        async with httpx.AsyncClient(cookies=self._cookies, timeout=WAIT_SECONDS) as client:
             self.address = await self._follow(client, url)
             self._cookies = client.cookies
 

@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
 from tests.clients.oauth.browser import Browser
+from tests.support.waiting import WAIT_SECONDS
 
 REDIRECT = "http://localhost:3999/callback"
 MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
@@ -138,7 +139,9 @@ async def connected(
         url, metadata, memory, browser.open, callback(browser, redirect), client_metadata_url=document
     )
     hooks = {"response": [connection.note]}
-    async with httpx2.AsyncClient(auth=connection.provider, timeout=20, event_hooks=hooks, transport=transport) as http:
+    async with httpx2.AsyncClient(
+        auth=connection.provider, timeout=WAIT_SECONDS, event_hooks=hooks, transport=transport
+    ) as http:
         connection.http = http
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # this client deprecates what its old revisions have
