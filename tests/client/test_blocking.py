@@ -185,6 +185,11 @@ def test_without_the_sdk_the_package_says_what_to_install() -> None:
     assert "pip install 'mcp-django-channels[client]'" in ran(code)
 
 
+def test_a_project_starts_without_the_sdk() -> None:
+    """Importing it takes a quarter of a second in each process, and most of them connect to no server."""
+    assert ran("import sys, django; django.setup(); print({'mcp', 'mcp_types'} & sys.modules.keys())") == "set()\n"
+
+
 def test_an_answerer_may_use_the_thread_of_requests_while_a_view_waits() -> None:
     """As the ORM does, in code that awaits it."""
 

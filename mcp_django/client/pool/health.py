@@ -13,10 +13,9 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-import mcp_types as types
 from asgiref.sync import sync_to_async
 from django.db import connections
 from django.utils import timezone
@@ -26,6 +25,9 @@ from mcp_django.client.transports.process_output import ServerEnded, ServerUnres
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientHealth
 from mcp_django.protocol.display_text import clean_line
+
+if TYPE_CHECKING:
+    import mcp_types as types
 
 logger = logging.getLogger("mcp_django.client")
 
@@ -161,7 +163,7 @@ def get_process_name() -> str:
     return f"{socket.gethostname()[:80]}:{os.getpid()}"
 
 
-def describe_server(info: types.Implementation | None) -> str:
+def describe_server(info: "types.Implementation | None") -> str:
     """Return the name and version of a server, as sent by the server."""
     return "" if info is None else " ".join(part for part in (info.name, info.version) if part)
 
