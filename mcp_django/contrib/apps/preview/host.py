@@ -1,6 +1,6 @@
-"""Calls of a host: the tools with an app, calls of tools, and reads of views, as one user.
+"""Calls of a host: the tools with an app, calls of tools, and reads of views, as one principal.
 
-Each call runs through the whole engine, with the user's permissions.
+Each call runs through the whole engine, with the principal's permissions.
 """
 
 import base64
@@ -10,16 +10,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asgiref.sync import async_to_sync
+from django.http import HttpResponse
 
 from mcp_django import wiring
-from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.apps.pages import IDENTIFIER, MIME_TYPE
 from mcp_django.contrib.apps.preview.policy import build_view_policy
+from mcp_django.html_pages import add_security_headers
 from mcp_django.protocol.errors import InvalidParams, MCPError, MethodNotFound
 from mcp_django.server.ports import Overloaded
 from mcp_django.transports.inprocess import InProcessCaller
 
 OVERLOADED_CODE = -32000
+HOST_EXTENSIONS: Final[Mapping[str, Any]] = {IDENTIFIER: {"mimeTypes": [MIME_TYPE]}}
+"""Extension that a client declares which shows apps."""
 EXAMPLE_VALUES: Final[Mapping[str, Any]] = {
     "string": "",
     "integer": 0,
@@ -70,22 +74,13 @@ class HostedView:
 
 
 class AppHost:
-    """Host of apps on the server `alias`, for `user`.
+    """Host of apps on the server `alias`, for a principal.
 
     It declares the extension and no elicitation.
     """
 
-    def __init__(self, alias: str, user: Any) -> None:
-        principal = DjangoPrincipal(
-            issuer=PROJECT_ISSUER,
-            subject=str(user.pk),
-            client_id="apps_preview",
-            user=user,
-            scopes=ALL_SCOPES,
-            kind="apps_preview",
-        )
-        extensions = {IDENTIFIER: {"mimeTypes": [MIME_TYPE]}}
-        self._caller = InProcessCaller(wiring.get_server(alias), principal, extensions=extensions)
+    def __init__(self, alias: str, principal: DjangoPrincipal) -> None:
+        self._caller = InProcessCaller(wiring.get_server(alias), principal, extensions=HOST_EXTENSIONS)
 
     def list_app_tools(self) -> list[AppTool]:
         """Return the tools that have an app and that a model may call. Raises MCPError, Overloaded."""
@@ -162,6 +157,27 @@ class AppHost:
             if "nextCursor" not in page:
                 return items
             params = {"cursor": page["nextCursor"]}
+
+
+def build_document(host: AppHost, uri: str) -> HttpResponse:
+    """Return the response with a view, in an opaque origin and under its policy; 404 with the reason as plain text.
+
+    The `sandbox` directive of the policy holds without the frame, too.
+    """
+    try:
+        view = host.read_view(uri)
+    except ViewUnavailable as problem:
+        response = HttpResponse(str(problem), status=404, content_type="text/plain; charset=utf-8")
+        response["Content-Security-Policy"] = "sandbox; default-src 'none'; frame-ancestors 'self'"
+    else:
+        response = HttpResponse(view.html, content_type="text/html; charset=utf-8")
+        response["Content-Security-Policy"] = view.policy
+    add_security_headers(response)
+    response["X-Frame-Options"] = "SAMEORIGIN"
+    response["Referrer-Policy"] = "no-referrer"
+    response["X-DNS-Prefetch-Control"] = "off"
+    response["Permissions-Policy"] = "camera=(), microphone=(), geolocation=(), clipboard-write=()"
+    return response
 
 
 def is_visible(tool: Mapping[str, Any], visibility: str) -> bool:

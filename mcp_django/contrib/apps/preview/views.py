@@ -15,11 +15,15 @@ from django.views.decorators.clickjacking import xframe_options_sameorigin
 from django.views.decorators.csrf import csrf_protect
 
 from mcp_django import wiring
-from mcp_django.contrib.apps.preview.host import AppHost, ViewUnavailable
+from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal
+from mcp_django.contrib.apps.preview.host import AppHost, build_document
 from mcp_django.contrib.apps.preview.options import is_enabled, may_preview
 from mcp_django.html_pages import add_security_headers, build_login_url, get_static_source
 from mcp_django.protocol.errors import InvalidRequest, MCPError
 from mcp_django.server.ports import Overloaded
+
+KIND = "apps_preview"
+"""Kind of the principals of the preview, and their client."""
 
 
 @method_decorator([transaction.non_atomic_requests, login_not_required, csrf_protect], name="dispatch")
@@ -44,7 +48,7 @@ class PreviewView(View):
         """Return the host for the user on a server. Raises Http404."""
         if alias not in wiring.list_aliases():
             raise Http404(f"No server has the alias {alias!r}")
-        return AppHost(alias, self.request.user)
+        return AppHost(alias, _build_principal(self.request.user))
 
 
 class PreviewPageView(PreviewView):
@@ -109,20 +113,14 @@ class FrameView(PreviewView):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Return the document, or 404 with the reason as plain text."""
-        try:
-            view = self.get_host(request.GET.get("server", "")).read_view(request.GET.get("uri", ""))
-        except ViewUnavailable as problem:
-            response = HttpResponse(str(problem), status=404, content_type="text/plain; charset=utf-8")
-            response["Content-Security-Policy"] = "sandbox; default-src 'none'; frame-ancestors 'self'"
-        else:
-            response = HttpResponse(view.html, content_type="text/html; charset=utf-8")
-            response["Content-Security-Policy"] = view.policy
-        add_security_headers(response)
-        response["X-Frame-Options"] = "SAMEORIGIN"
-        response["Referrer-Policy"] = "no-referrer"
-        response["X-DNS-Prefetch-Control"] = "off"
-        response["Permissions-Policy"] = "camera=(), microphone=(), geolocation=(), clipboard-write=()"
-        return response
+        return build_document(self.get_host(request.GET.get("server", "")), request.GET.get("uri", ""))
+
+
+def _build_principal(user: Any) -> DjangoPrincipal:
+    """Return the principal of a user in the preview, with all scopes."""
+    return DjangoPrincipal(
+        issuer=PROJECT_ISSUER, subject=str(user.pk), client_id=KIND, user=user, scopes=ALL_SCOPES, kind=KIND
+    )
 
 
 def _is_request(message: Any) -> bool:
