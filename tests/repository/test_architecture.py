@@ -66,6 +66,7 @@ SIDEWAYS = {
     ("asgi", "routing"),  # mount() serves the project's socket routes
     ("management", "testing"),  # mcp_call talks to the server in process
     ("urls", "well_known"),  # what belongs at the root of the origin is served there, too
+    ("contrib.control_room", "contrib.apps"),  # the playground shows apps as the preview does
     ("contrib.rest", "contrib.openapi"),  # a document of drf-spectacular is a toolset as others are
 }
 # Rooms that may import less than their line allows.

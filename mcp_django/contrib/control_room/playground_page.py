@@ -17,11 +17,17 @@ from django.utils.text import capfirst
 
 from mcp_django import wiring
 from mcp_django.admin.base import BaseAdmin
+from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.control_room.models import Playground
 from mcp_django.contrib.control_room.pages.access import ACCESS_PERMISSION
 from mcp_django.contrib.control_room.pages.room import log_act
 from mcp_django.contrib.control_room.playground.entry_forms import build_form_context, parse_arguments
-from mcp_django.contrib.control_room.playground.links import build_call_link, build_preview_link, remove_secrets
+from mcp_django.contrib.control_room.playground.hosted_apps import (
+    build_app_document,
+    build_preview_link,
+    can_host_apps,
+)
+from mcp_django.contrib.control_room.playground.links import build_call_link, remove_secrets
 from mcp_django.contrib.control_room.playground.primitives import (
     KINDS,
     Kind,
@@ -34,11 +40,12 @@ from mcp_django.contrib.control_room.playground.primitives import (
 )
 from mcp_django.contrib.control_room.playground.principals import (
     ACT_PERMISSION,
-    USE_PERMISSION,
     build_principal,
     find_acting_user,
     is_playground_enabled,
+    may_use_playground,
 )
+from mcp_django.contrib.control_room.playground.runs.app_calls import APP, build_app_run
 from mcp_django.contrib.control_room.playground.runs.operations import RunTarget
 from mcp_django.contrib.control_room.playground.runs.replies import REPLY, build_reply
 from mcp_django.contrib.control_room.playground.runs.rounds import (
@@ -73,34 +80,38 @@ class PlaygroundAdmin(BaseAdmin):
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return True if the playground exists, and the user may use it."""
-        return is_playground_enabled() and request.user.has_perm(USE_PERMISSION)
+        return may_use_playground(request.user)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Return True if the index of the admin shows the playground."""
         return self.has_view_permission(request)
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the URL of the page."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
-        return [path("", self.admin_site.admin_view(self.changelist_view), name=name)]
+        """Return the URLs of the page, and of the frame with an app."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}"
+        return [
+            path("", self.admin_site.admin_view(self.changelist_view), name=f"{name}_changelist"),
+            path("app/", self.admin_site.admin_view(self.app_view), name=f"{name}_app"),
+        ]
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show the lists and a form; send the request of a POST."""
-        if not is_playground_enabled():
-            raise Http404("The playground is off")
-        if not self.has_view_permission(request):
-            raise PermissionDenied
+        self._check_access(request)
         alias, kind = self._read_place(request)
-        user = find_acting_user(request, request.GET.get("as", "").strip())
-        principal = build_principal(user, request.user)
+        user, principal = self._find_principal(request)
         capabilities = load_capabilities(alias, principal)
         entries = list_entries(alias, principal, kind)
         entry = find_entry(entries, kind, request.GET.get("name"))
 
+        act = request.POST.get("act", "") if request.method == "POST" else ""
         context = self._build_page_context(request, alias, kind, user)
         context |= {"kinds": list_kinds(capabilities), "entries": entries, "entry": entry}
         if entry is not None:
-            context |= self._build_entry_context(request, RunTarget(alias, principal, kind, entry), capabilities)
+            target = RunTarget(alias, principal, kind, entry)
+            if act == APP:
+                context["response"] = build_app_run(request, target)
+            else:
+                context |= self._build_entry_context(request, act, target, capabilities)
         response: HttpResponse | None = context.get("response")
         if response is None:
             is_allowed = request.user.has_perm(ACCESS_PERMISSION)
@@ -109,6 +120,29 @@ class PlaygroundAdmin(BaseAdmin):
             response = TemplateResponse(request, "mcp_control_room/playground.html", context | (extra_context or {}))
         response["Cache-Control"] = "no-store"
         return response
+
+    def app_view(self, request: HttpRequest) -> HttpResponse:
+        """Return the document of the app of a tool for its frame, as the acting user reads it."""
+        self._check_access(request)
+        alias, kind = self._read_place(request)
+        user, principal = self._find_principal(request)
+        entry = find_entry(list_entries(alias, principal, kind), kind, request.GET.get("name"))
+        if entry is None or entry.app_uri is None or not can_host_apps():
+            raise Http404("The acting user sees no app of this tool")
+        log_act(request, f"resources/read {entry.app_uri} ({alias})", _describe_act(user.get_username()))
+        return build_app_document(alias, principal, entry.app_uri)
+
+    def _check_access(self, request: HttpRequest) -> None:
+        """Raise Http404 without a playground, and PermissionDenied for a user who may not use it."""
+        if not is_playground_enabled():
+            raise Http404("The playground is off")
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+
+    def _find_principal(self, request: HttpRequest) -> tuple[Any, DjangoPrincipal]:
+        """Return the acting user and the principal. Raises PermissionDenied."""
+        user = find_acting_user(request.user, request.GET.get("as", "").strip())
+        return user, build_principal(user, request.user)
 
     def _read_place(self, request: HttpRequest) -> tuple[str, Kind]:
         aliases = wiring.list_aliases()
@@ -137,12 +171,11 @@ class PlaygroundAdmin(BaseAdmin):
         )
 
     def _build_entry_context(
-        self, request: HttpRequest, target: RunTarget, capabilities: Mapping[str, Any]
+        self, request: HttpRequest, act: str, target: RunTarget, capabilities: Mapping[str, Any]
     ) -> dict[str, Any]:
         entry = target.entry
         if target.kind.extension == SKILLS_IDENTIFIER:
             return self._build_skill_context(request, target)
-        act = request.POST.get("act", "") if request.method == "POST" else ""
         suggested = request.POST.get(SUGGEST)
         context = build_form_context(request, entry, is_typed=act in (SHOW, SEND) or suggested is not None)
         context |= self._build_link_context(request, target, {})
@@ -178,7 +211,7 @@ class PlaygroundAdmin(BaseAdmin):
         chosen, user = request.GET.get(FILE_PARAMETER, ""), target.principal.user.get_username()
         if chosen:
             subject = f"resources/read {target.entry.key} {chosen} ({target.alias})"
-            log_act(request, subject, f"Sent in the playground as {user}.")
+            log_act(request, subject, _describe_act(user))
         return build_skill_context(*target[:2], target.entry.wire, _build_query(target), chosen)
 
     def _build_link_context(self, request: HttpRequest, target: RunTarget, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -190,6 +223,7 @@ class PlaygroundAdmin(BaseAdmin):
         if arguments or request.method == "POST":
             context["call_link"] = build_call_link(query, schema, arguments)
         if entry.app_uri is not None:
+            context["hosts_app"] = can_host_apps()
             context["acts_alone"] = user.pk == request.user.pk
             context["preview_link"] = build_preview_link(
                 request, target.alias, entry.key, remove_secrets(schema, arguments)
@@ -201,6 +235,11 @@ class PlaygroundAdmin(BaseAdmin):
         if act in (SHOW, SEND):
             return form.build_arguments() if form.is_valid() else None
         return parse_arguments(request.POST.get("arguments", "")) if act == SEND_JSON else None
+
+
+def _describe_act(username: str) -> str:
+    """Return the text for the log of the admin."""
+    return f"Sent in the playground as {username}."
 
 
 def _build_query(target: RunTarget) -> dict[str, str]:

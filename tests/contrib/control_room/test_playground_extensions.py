@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import include, path, reverse
 
+from mcp_django.contrib.control_room import playground_page
 from mcp_django.contrib.skills import Skills
 from tests.contrib.control_room.test_playground import PAGE, log_in
 from tests.interaction import panels
@@ -99,7 +100,9 @@ def test_kinds_of_extensions_are_those_of_the_server(folder: Path) -> None:
     assert open_page(browser, "default", "skills").context["entries"] == []
 
 
-def test_an_app_opens_in_the_preview_which_acts_as_the_operator(folder: Path, settings: Any) -> None:
+def test_an_app_opens_in_the_preview_which_acts_as_the_operator(
+    folder: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     browser = log_in("use_playground", "use_playground_as")
     User.objects.create_user("ada")
     names = [entry.key for entry in open_page(browser, panels.HERE, "apps").context["entries"]]
@@ -112,6 +115,11 @@ def test_an_app_opens_in_the_preview_which_acts_as_the_operator(folder: Path, se
 
     other = open_page(browser, panels.HERE, "apps", names[0], **{"as": "ada"}).content.decode()
     assert "/preview/" not in other
-    assert "The preview acts as you" in other
     settings.DEBUG = False
-    assert "The preview of apps is off" in open_page(browser, panels.HERE, "tools", names[0]).content.decode()
+    page = open_page(browser, panels.HERE, "tools", names[0]).content.decode()
+    assert "/preview/" not in page
+    assert "Its app is shown below the result." in page
+    monkeypatch.setattr(playground_page, "can_host_apps", lambda: False)
+    page = open_page(browser, panels.HERE, "tools", names[0]).content.decode()
+    assert "if mcp_django.contrib.apps is installed" in page
+    assert "host.js" not in page

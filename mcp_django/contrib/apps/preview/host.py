@@ -160,9 +160,10 @@ class AppHost:
 
 
 def build_document(host: AppHost, uri: str) -> HttpResponse:
-    """Return the response with a view, in an opaque origin and under its policy; 404 with the reason as plain text.
+    """Return the response with a view, in an opaque origin and under its policy.
 
-    The `sandbox` directive of the policy holds without the frame, too.
+    It is 404 with the reason as plain text for a view that is unavailable. The `sandbox` directive of the policy holds
+    without the frame, too.
     """
     try:
         view = host.read_view(uri)

@@ -4,14 +4,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.apps import apps
-from django.http import HttpRequest
 from django.utils.http import urlencode
-from django.utils.module_loading import import_string
 
 from mcp_django.contrib.control_room.playground.argument_schemas import Argument, list_arguments
 
-APPS_PACKAGE = "mcp_django.contrib.apps"
 ARGUMENTS_PARAMETER = "arguments"
 MAX_LINK_CHARACTERS = 6000
 """Maximum length of the query of a link. Servers refuse long ones."""
@@ -23,20 +19,6 @@ def build_call_link(query: Mapping[str, str], schema: Mapping[str, Any], argumen
     text = json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
     link = urlencode({**query, ARGUMENTS_PARAMETER: text} if kept else query)
     return f"?{link}" if len(link) <= MAX_LINK_CHARACTERS else None
-
-
-def build_preview_link(request: HttpRequest, alias: str, tool: str, arguments: Mapping[str, Any]) -> str | None:
-    """Return the URL of the preview of an app; None if the user may not open it.
-
-    The preview acts as the user of the request.
-    """
-    if not apps.is_installed(APPS_PACKAGE):
-        return None
-    found: Any = import_string(f"{APPS_PACKAGE}.preview.options.find_preview_link")(request)
-    if found is None:
-        return None
-    query = {"server": alias, "tool": tool, **({ARGUMENTS_PARAMETER: json.dumps(arguments)} if arguments else {})}
-    return f"{found.url}?{urlencode(query)}"
 
 
 def remove_secrets(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from mcp_django import conf
@@ -23,12 +22,16 @@ def is_playground_enabled() -> bool:
     return conf.is_debug() if enabled is None else enabled
 
 
-def find_acting_user(request: HttpRequest, username: str) -> Any:
+def may_use_playground(operator: Any) -> bool:
+    """Return True if the playground exists, and an operator may use it."""
+    return is_playground_enabled() and bool(operator.has_perm(USE_PERMISSION))
+
+
+def find_acting_user(operator: Any, username: str) -> Any:
     """Return the user for whom the operator acts; the operator without a name.
 
     Raises PermissionDenied. An unknown user and one with more rights have the same answer.
     """
-    operator: Any = request.user
     model = get_user_model()
     if not username or username == operator.get_username():
         return operator

@@ -59,6 +59,8 @@ class Operation(NamedTuple):
     """True if the operator confirmed that it may write."""
     requests: Mapping[str, Any] = {}
     """Questions of the server, by their keys."""
+    app: str = ""
+    """Name of the tool whose app sent the request; empty for the operator."""
 
 
 @conf.cached("SECRET_KEY", "SECRET_KEY_FALLBACKS")

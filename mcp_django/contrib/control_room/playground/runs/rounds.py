@@ -10,18 +10,21 @@ from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync
+from django.core.exceptions import PermissionDenied
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 from django.middleware.csrf import get_token
 from django.template.loader import render_to_string
 from django.utils import translation
+from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from mcp_django.conf import get_settings
 from mcp_django.contrib.control_room.pages.room import log_act
 from mcp_django.contrib.control_room.playground.content_blocks import list_blocks
 from mcp_django.contrib.control_room.playground.copies import build_copies
-from mcp_django.contrib.control_room.playground.messages import Exchange, format_json
+from mcp_django.contrib.control_room.playground.hosted_apps import can_host_apps, find_host_extensions
+from mcp_django.contrib.control_room.playground.messages import OVERLOADED_CODE, Exchange, format_json
 from mcp_django.contrib.control_room.playground.runs.endpoint_requests import EndpointRequest
 from mcp_django.contrib.control_room.playground.runs.operations import (
     Operation,
@@ -29,8 +32,13 @@ from mcp_django.contrib.control_room.playground.runs.operations import (
     seal_operation,
     unseal_operation,
 )
+from mcp_django.contrib.control_room.playground.runs.operator_access import (
+    AccessLost,
+    AccessMonitor,
+    OperatorAccess,
+)
 from mcp_django.contrib.control_room.playground.runs.questions import ServerQuestion, build_questions
-from mcp_django.contrib.control_room.playground.runs.replies import render_live_question
+from mcp_django.contrib.control_room.playground.runs.replies import REFUSAL, render_live_question
 from mcp_django.contrib.control_room.playground.runs.simulated_clients import DEFAULT_LOG_LEVEL, SimulatedClient
 from mcp_django.contrib.control_room.playground.runs.streams import MEDIA_TYPE, Send, build_stream
 from mcp_django.contrib.control_room.playground.runs.wire import LiveQuestion, RunObserver, WireMessage, WireRun
@@ -61,7 +69,8 @@ class OperationRound:
         self.operation = operation
         self.is_streamed = accepts_stream(request)
         can_reply = self.is_streamed and isinstance(request, ASGIRequest)
-        profile = SimulatedClient(operation.version, operation.log_level)
+        extensions = find_host_extensions(target.entry, operation.app)
+        profile = SimulatedClient(operation.version, operation.log_level, extensions=extensions)
         self.profile = profile._replace(answers=can_reply or not profile.has_handshake)
         self.exchange: Exchange | None = None
         self.questions: list[ServerQuestion] = []
@@ -74,6 +83,7 @@ class OperationRound:
         """Context of the page, for the parts of it that a first round changes."""
         self._next = operation
         self._operator = request.user
+        self._access = OperatorAccess(request, target)
         self._language = translation.get_language()
         self._csrf_token = get_token(request)
         self._earlier = _read_history(request.POST.get("history", ""))
@@ -90,10 +100,11 @@ class OperationRound:
         return self.profile.build_request(self.target.kind.method, params, self.operation.number)
 
     async def run(self, message: Mapping[str, Any], observer: RunObserver) -> None:
-        """Send the request and wait for its answer."""
+        """Send the request and wait for its answer. Raises AccessLost."""
         self.questions = []
         self.request_state = None
-        self.exchange = await self._wire.run(message, observer)
+        async with AccessMonitor(self._access):
+            self.exchange = await self._wire.run(message, observer)
         result = self.exchange.result
         if result is not None and result.get("resultType") == INPUT_REQUIRED:
             requests = result.get("inputRequests", {})
@@ -117,9 +128,13 @@ class OperationRound:
                 html = render_live_question(question, self.target, self._operator, self._csrf_token)
             await send({"kind": "question", "id": question.request["id"], "html": html})
 
-        await self.run(message, RunObserver(on_message, on_question))
+        try:
+            await self.run(message, RunObserver(on_message, on_question))
+        except AccessLost:
+            await send({"kind": "revoked"})
+            return
         with translation.override(self._language):
-            end = {"kind": "end", "html": self.render_result(), **self._render_page_parts()}
+            end = {**self.build_end(), **self._render_page_parts()}
         await send(end)
 
     def _render_page_parts(self) -> JSONObject:
@@ -135,13 +150,30 @@ class OperationRound:
         }
 
     def complete(self, message: Mapping[str, Any]) -> JSONObject:
-        """Send the request, and return the context of the page. Blocks."""
-        async_to_sync(self.run)(message, RunObserver(_ignore, _ignore))
+        """Send the request, and return the context of the page. Blocks. Raises PermissionDenied."""
+        try:
+            async_to_sync(self.run)(message, RunObserver(_ignore, _ignore))
+        except AccessLost:
+            raise PermissionDenied(_("You may no longer use the playground. The call was cancelled.")) from None
         return self.build_context()
 
-    def render_result(self) -> str:
-        """Return the part of the page with the result, or with the questions."""
-        return render_to_string(RESULT_TEMPLATE, {**self.build_context(), "csrf_token": self._csrf_token})
+    def build_end(self) -> JSONObject:
+        """Return the last event: the result or the questions for the page, or the response for an app."""
+        context = self.build_context()
+        response = self._find_app_response(context) if self.operation.app else None
+        if response is not None:
+            return {"kind": "end", "html": "", "response": response}
+        return {"kind": "end", "html": render_to_string(RESULT_TEMPLATE, {**context, "csrf_token": self._csrf_token})}
+
+    def _find_app_response(self, context: Mapping[str, Any]) -> JSONObject | None:
+        """Return the response for the app that sent the request; None while questions wait for the operator."""
+        if self.is_refused:
+            return {"error": dict(REFUSAL)}
+        if "is_too_large" in context:
+            return {"error": {"code": OVERLOADED_CODE, "message": "The questions are too large"}}
+        if self.exchange is None or self.questions or self.request_state is not None:
+            return None
+        return {"result": self.exchange.result} if self.exchange.error is None else {"error": self.exchange.error}
 
     def build_context(self) -> JSONObject:
         """Return the context of the result."""
@@ -155,6 +187,7 @@ class OperationRound:
         }
         if self.exchange is not None and self.exchange.result is not None:
             context["blocks"] = list_blocks(self.exchange.result)
+            context |= self._build_app_context(self.exchange.result)
         if self.request_state is not None or self.questions:
             try:
                 context["operation"] = seal_operation(self._next, self.target, self._operator)
@@ -165,6 +198,34 @@ class OperationRound:
             context |= {"wire_messages": messages, "history": json.dumps(messages)}
         return context
 
+    def _build_app_context(self, result: Mapping[str, Any]) -> JSONObject:
+        """Return the data with which the script of the page shows the app of a tool, after the last round."""
+        entry, operation = self.target.entry, self.operation
+        if entry.app_uri is None or operation.app or result.get("resultType") == INPUT_REQUIRED or not can_host_apps():
+            return {}
+        query = {"server": self.target.alias, "as": self.target.username}
+        data = {
+            "source": f"app/?{urlencode({**query, 'name': entry.key})}",
+            "query": query,
+            "tool": entry.raw,
+            "input": operation.params["arguments"],
+            "result": result,
+            "revision": operation.version,
+            "log_level": operation.log_level,
+        }
+        return {"app_data": data}
+
+
+def read_operation(request: HttpRequest, params: Mapping[str, Any]) -> Operation:
+    """Return the operation of a form: its revision, its log level, and whether the operator confirmed it."""
+    level = request.POST.get("log_level", DEFAULT_LOG_LEVEL)
+    return Operation(
+        params,
+        str(request.POST.get("revision") or LATEST.version)[:MAX_VERSION_CHARACTERS],
+        level if level in LOG_LEVELS else "",
+        is_confirmed=request.POST.get("confirmed") == "on",
+    )
+
 
 def build_run_context(
     request: HttpRequest, target: RunTarget, arguments: Mapping[str, Any], page: Mapping[str, Any]
@@ -173,26 +234,20 @@ def build_run_context(
 
     `page` is the context of the page with the form.
     """
-    is_confirmed = request.POST.get("confirmed") == "on"
-    level = request.POST.get("log_level", DEFAULT_LOG_LEVEL)
-    operation = Operation(
-        target.entry.build_params(arguments),
-        str(request.POST.get("revision") or LATEST.version)[:MAX_VERSION_CHARACTERS],
-        level if level in LOG_LEVELS else "",
-        is_confirmed=is_confirmed,
-    )
+    operation = read_operation(request, target.entry.build_params(arguments))
     run = OperationRound(request, target, operation)
     message = run.build_message()
-    latest = SimulatedClient(log_level=operation.log_level).build_request(target.kind.method, operation.params)
+    latest = run.profile._replace(version=LATEST.version, answers=True)
     url = request.build_absolute_uri("/" + get_settings().servers[target.alias].path.lstrip("/"))
+    copied = latest.build_request(target.kind.method, operation.params) if run.profile.has_handshake else message
     context: JSONObject = {
         "arguments": format_json(arguments),
         "message": format_json(message),
-        "copies": build_copies(url, target.alias, target.username, latest if run.profile.has_handshake else message),
+        "copies": build_copies(url, target.alias, target.username, copied),
     }
     if request.POST.get("act") == SHOW:
         return context
-    if target.entry.may_write and not is_confirmed:
+    if target.entry.may_write and not operation.is_confirmed:
         return context | {"error": _("This tool may write. Tick the box to run it.")}
     log_act(request, target.label, f"Sent in the playground as {target.username}.")
     run.page = {**page, **context}
@@ -247,10 +302,10 @@ def _show(request: HttpRequest, run: OperationRound) -> JSONObject:
     """Return the context of a round whose answers were not sent."""
     if not run.is_streamed:
         return run.build_context()
-    html = run.render_result()
+    end = run.build_end()
 
     async def produce(send: Send) -> None:
-        await send({"kind": "end", "html": html})
+        await send(end)
 
     return {"response": build_stream(request, produce)}
 

@@ -22,6 +22,8 @@ class SimulatedClient(NamedTuple):
     """Lowest level of log messages; empty for none."""
     answers: bool = True
     """True if the client answers questions of the server."""
+    extensions: Mapping[str, Any] = {}
+    """Extensions that the client declares, by their identifiers."""
 
     @property
     def revision(self) -> Revision | None:
@@ -34,7 +36,7 @@ class SimulatedClient(NamedTuple):
         return self.revision is not None and self.revision.era is Era.HANDSHAKE
 
     def build_capabilities(self) -> JSONObject:
-        """Return the capabilities that the revision defines for the questions of a server."""
+        """Return the extensions, and the capabilities that the revision defines for the questions of a server."""
         revision = self.revision or LATEST
         capabilities: Mapping[str, JSONObject] = {
             "elicitation/create": {
@@ -44,7 +46,8 @@ class SimulatedClient(NamedTuple):
             "roots/list": {"roots": {}},
         }
         declared = [part for method, part in capabilities.items() if method in revision.client_requests]
-        return {name: value for part in declared for name, value in part.items()} if self.answers else {}
+        found = {name: value for part in declared for name, value in part.items()} if self.answers else {}
+        return {**found, "extensions": dict(self.extensions)} if self.extensions else found
 
     def build_initialize(self) -> JSONObject:
         """Return the request that opens a session."""

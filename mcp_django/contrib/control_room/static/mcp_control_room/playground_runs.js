@@ -1,31 +1,33 @@
 "use strict";
-// Runs a request of the playground, and shows its events while it runs. Without this script, the same forms show all of
-// it at the end. The server answers with a line of JSON for each event; it renders and escapes the forms and the result.
-(() => {
+// Runs requests of the playground, and shows their events while they run. Without this script, the same forms show all
+// of it at the end. The server answers with a line of JSON for each event; it renders and escapes the forms and the result.
+window.playgroundRuns = (() => {
   const MEDIA_TYPE = "application/x-ndjson";
-  const RUNNING_ACTS = ["send", "send_json", "answer"];
+  const MAIN_ACTS = ["send", "send_json"], CONTINUING_ACTS = ["answer", "app"];
   const MAX_LOG_LINES = 200;
   const area = document.getElementById("playground-run");
-  if (!area || !window.ReadableStream) return;
-  const part = (name) => area.querySelector(`[data-part=${name}]`);
-  const status = part("status");
-  let running = null;
+  if (!area || !window.ReadableStream) return null;
+  const texts = area.dataset;
+  const wire = area.querySelector("[data-part=wire]"), rounds = area.querySelector("[data-part=rounds]");
+  const runs = new Map();
 
-  const say = (name) => { status.textContent = area.dataset[`${name}Text`]; };
-
-  // The message comes last, or after an item.
-  const showMessage = (event, place = null) => {
-    part("wire").hidden = false;
-    const rounds = part("rounds");
-    let section = rounds.querySelector(`[data-round="${Number(event.round)}"]`);
+  // Returns the list of the messages of a round, which it adds if it is new.
+  const findRound = (label, number) => {
+    wire.hidden = false;
+    const key = `${label}${number}`;
+    let section = [...rounds.children].find((each) => each.dataset.round === key);
     if (!section) {
       section = document.createElement("section");
-      section.dataset.round = Number(event.round);
+      section.dataset.round = key;
       const title = document.createElement("h3");
-      title.textContent = `${area.dataset.roundText} ${Number(event.round)}`;
+      title.textContent = `${label}${texts.roundText} ${number}`;
       section.append(title, document.createElement("ol"));
       rounds.append(section);
     }
+    return section.querySelector("ol");
+  };
+
+  const buildMessage = (event) => {
     const item = document.createElement("li");
     const details = document.createElement("details");
     const summary = document.createElement("summary");
@@ -34,7 +36,7 @@
     arrow.setAttribute("aria-hidden", "true");
     const direction = document.createElement("span");
     direction.className = "visually-hidden";
-    direction.textContent = event.sent ? area.dataset.sentText : area.dataset.receivedText;
+    direction.textContent = event.sent ? texts.sentText : texts.receivedText;
     const time = document.createElement("span");
     time.className = "playground-time";
     time.textContent = `${event.ms} ms`;
@@ -44,58 +46,17 @@
     text.textContent = event.text;
     details.append(summary, text);
     item.append(details);
-    if (place) place.after(item);
-    else section.querySelector("ol").append(item);
-  };
-
-  const showProgress = ({ progress, total, message }) => {
-    const line = part("progress");
-    const bar = line.querySelector("progress");
-    line.hidden = false;
-    if (typeof progress === "number" && total > 0) bar.value = Math.min(progress / total, 1);
-    else bar.removeAttribute("value");
-    const numbers = typeof total === "number" ? `${progress} / ${total}` : `${progress}`;
-    line.querySelector("span").textContent = message ? `${numbers}, ${message}` : numbers;
-  };
-
-  const showLog = (text) => {
-    const list = part("log");
-    const item = document.createElement("li");
-    item.textContent = text;
-    list.hidden = false;
-    list.append(item);
-    if (list.children.length > MAX_LOG_LINES) list.firstElementChild.remove();
-  };
-
-  const focusFirst = (element) => {
-    const target = element.querySelector(".errors input, .errors textarea, .errors select, input:not([type=hidden]), #playground-result");
-    if (target) target.focus({ preventScroll: false });
-  };
-
-  // The HTML comes from templates of this site, which have escaped what a tool sent.
-  const showQuestion = (event) => {
-    const box = document.createElement("div");
-    box.dataset.question = event.id;
-    box.innerHTML = event.html;
-    part("questions").append(box);
-    say("waiting");
-    focusFirst(box);
-  };
-
-  // The server no longer waits for an answer.
-  const withdraw = (id) => {
-    for (const box of part("questions").children) if (box.dataset.question === String(id)) box.remove();
-    if (!part("questions").children.length && !running.end) say("running");
+    return item;
   };
 
   const showErrors = (errors) => {
-    for (const [name, texts] of Object.entries(errors)) {
+    for (const [name, found] of Object.entries(errors)) {
       const field = document.getElementsByName(name)[0]?.closest(".playground-field");
       if (!field) continue;
       const list = document.createElement("ul");
       list.className = "errorlist";
       list.dataset.runError = "true";
-      for (const text of texts) {
+      for (const text of found) {
         const item = document.createElement("li");
         item.textContent = text;
         list.append(item);
@@ -112,38 +73,184 @@
     }
   };
 
-  const showEnd = (event) => {
-    part("questions").replaceChildren();
-    part("result").innerHTML = event.html;
-    for (const [id, html] of Object.entries(event.parts ?? {})) document.getElementById(id).innerHTML = html;
-    showErrors(event.errors ?? {});
-    running.end = part("result").querySelector(".playground-questions") ? "waiting" : "done";
-    focusFirst(part("result"));
-  };
-
-  const show = (event) => {
-    if (event.kind === "message") {
-      running.origin ??= performance.now() - event.ms;
-      showMessage(event);
+  // One operation with its rounds, shown in the parts of an element. Its messages are in the list that all runs share.
+  class Run {
+    constructor(root, { url = null, label = "", onResponse = () => {} } = {}) {
+      this.root = root;
+      this.url = url;
+      this.label = label;
+      this.onResponse = onResponse;
+      this.sending = null;
+      runs.set(root, this);
+      this.part("cancel").addEventListener("click", () => this.cancel());
     }
-    if (event.kind === "question") showQuestion(event);
-    if (event.kind === "end") showEnd(event);
-    if (event.progress) showProgress(event.progress);
-    if (event.log) showLog(event.log);
-    if (event.withdrawn) withdraw(event.withdrawn);
-  };
 
-  const read = async (response) => {
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
-    for (;;) {
-      const { value, done } = await reader.read();
-      if (done) return;
-      const lines = (rest + value).split("\n");
-      rest = lines.pop();
-      for (const line of lines) if (line.trim()) show(JSON.parse(line));
+    part(name) { return this.root.querySelector(`[data-part=${name}]`); }
+
+    setStatus(name) { this.part("status").textContent = texts[`${name}Text`]; }
+
+    // An app must not move the focus to a button: its user may be typing.
+    focusFirst(element) {
+      if (this.url) return;
+      const target = element.querySelector(
+        ".errors input, .errors textarea, .errors select, input:not([type=hidden]), #playground-result",
+      );
+      target?.focus();
     }
-  };
+
+    get address() { return this.url ?? location.href; }
+
+    cancel() { this.sending?.controller.abort(); }
+
+    refuse() { this.onResponse(null, "refused"); }
+
+    // Sends the body of a form, and shows the events of the response. Returns false for a response without events.
+    async send(body, { address = this.address, isFirstRound = true } = {}) {
+      this.cancel();
+      const sending = this.sending = { controller: new AbortController(), end: null, origin: null };
+      this.start(isFirstRound);
+      try {
+        const response = await fetch(address, {
+          method: "POST", body, headers: { Accept: MEDIA_TYPE }, credentials: "same-origin", signal: sending.controller.signal,
+        });
+        if (!(response.headers.get("Content-Type") ?? "").startsWith(MEDIA_TYPE)) return false;
+        await this.read(response, sending);
+        if (this.sending === sending) this.setStatus(sending.end ?? "failed");
+      } catch (error) {
+        if (this.sending !== sending) return true;
+        this.part("questions").replaceChildren();
+        sending.end = error.name === "AbortError" ? "cancelled" : "failed";
+        this.setStatus(sending.end);
+      }
+      if (this.sending !== sending) return true;
+      this.part("cancel").hidden = true;
+      if (["cancelled", "failed", "revoked", null].includes(sending.end)) this.onResponse(null, sending.end);
+      return true;
+    }
+
+    start(isFirstRound) {
+      this.part("live").hidden = false;
+      this.part("cancel").hidden = false;
+      this.part("progress").hidden = true;
+      this.part("log").hidden = true;
+      this.part("log").replaceChildren();
+      this.part("questions").replaceChildren();
+      if (isFirstRound || this.url) this.part("result").replaceChildren();
+      this.setStatus("running");
+    }
+
+    async read(response, sending) {
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "";
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done || this.sending !== sending) return;
+        const lines = (rest + value).split("\n");
+        rest = lines.pop();
+        for (const line of lines) if (line.trim()) this.show(JSON.parse(line), sending);
+      }
+    }
+
+    show(event, sending) {
+      if (event.kind === "message") {
+        sending.origin ??= performance.now() - event.ms;
+        findRound(this.label, Number(event.round)).append(buildMessage(event));
+      }
+      if (event.kind === "question") this.showQuestion(event);
+      if (event.kind === "revoked") this.showRevoked(sending);
+      if (event.kind === "end") this.showEnd(event, sending);
+      if (event.progress) this.showProgress(event.progress);
+      if (event.log) this.showLog(event.log);
+      if (event.withdrawn) this.withdraw(event.withdrawn);
+    }
+
+    showProgress({ progress, total, message }) {
+      const line = this.part("progress");
+      const bar = line.querySelector("progress");
+      line.hidden = false;
+      if (typeof progress === "number" && total > 0) bar.value = Math.min(progress / total, 1);
+      else bar.removeAttribute("value");
+      const numbers = typeof total === "number" ? `${progress} / ${total}` : `${progress}`;
+      line.querySelector("span").textContent = message ? `${numbers}, ${message}` : numbers;
+    }
+
+    showLog(text) {
+      const list = this.part("log");
+      const item = document.createElement("li");
+      item.textContent = text;
+      list.hidden = false;
+      list.append(item);
+      if (list.children.length > MAX_LOG_LINES) list.firstElementChild.remove();
+    }
+
+    // The HTML comes from templates of this site, which have escaped what a tool sent.
+    showQuestion(event) {
+      const box = document.createElement("div");
+      box.dataset.question = event.id;
+      box.innerHTML = event.html;
+      this.part("questions").append(box);
+      this.setStatus("waiting");
+      this.focusFirst(box);
+    }
+
+    // The server no longer waits for an answer.
+    withdraw(id) {
+      for (const box of this.part("questions").children) if (box.dataset.question === String(id)) box.remove();
+      this.showWhetherRunning();
+    }
+
+    showWhetherRunning() {
+      if (!this.part("questions").children.length && !this.sending.end) this.setStatus("running");
+    }
+
+    showRevoked(sending) {
+      this.part("questions").replaceChildren();
+      this.part("result").replaceChildren();
+      sending.end = "revoked";
+    }
+
+    showEnd(event, sending) {
+      this.part("questions").replaceChildren();
+      this.part("result").innerHTML = event.html;
+      for (const [id, html] of Object.entries(event.parts ?? {})) document.getElementById(id).innerHTML = html;
+      showErrors(event.errors ?? {});
+      const form = this.part("result").querySelector(".playground-questions");
+      sending.end = form ? (form.querySelector("[data-refuse]") ? "confirm" : "waiting") : "done";
+      this.focusFirst(this.part("result"));
+      if (sending.end === "done") this.onResponse(event.response ?? null);
+    }
+
+    // The answer to the call may arrive before the response to this request.
+    async reply(form, submitter) {
+      const box = form.closest("[data-question]");
+      const place = rounds.querySelector("section:last-child li:last-child");
+      const { origin } = this.sending;
+      const body = new FormData(form, submitter);
+      submitter.disabled = true;
+      try {
+        const response = await fetch(form.getAttribute("action") ?? this.address, { method: "POST", body, credentials: "same-origin" });
+        const answer = await response.json();
+        if (answer.html) {
+          box.innerHTML = answer.html;
+          this.focusFirst(box);
+          return;
+        }
+        box.remove();
+        if (answer.error) this.showLog(answer.error);
+        else place.after(buildMessage({ ...answer, ms: Math.round(performance.now() - origin) }));
+        this.showWhetherRunning();
+      } catch {
+        submitter.disabled = false;
+        this.setStatus("failed");
+      }
+    }
+
+    remove() {
+      this.sending?.controller.abort();
+      runs.delete(this.root);
+      this.root.remove();
+    }
+  }
 
   // What is not a run, such as a form with an error, is an ordinary page: the browser sends the form itself.
   const submitPlainly = (form, submitter) => {
@@ -155,82 +262,45 @@
     form.submit();
   };
 
-  const start = (isFirstRound) => {
-    part("live").hidden = false;
-    part("cancel").hidden = false;
-    part("progress").hidden = true;
-    part("log").hidden = true;
-    part("log").replaceChildren();
-    part("questions").replaceChildren();
+  const announce = (name) => area.dispatchEvent(new CustomEvent(`playground:${name}`));
+  const main = new Run(area, { onResponse: () => announce("end") });
+
+  const findRun = (form) => {
+    for (let element = form; element; element = element.parentElement) if (runs.has(element)) return runs.get(element);
+    return main;
+  };
+
+  const send = async (run, form, submitter) => {
+    const isFirstRound = MAIN_ACTS.includes(submitter.value);
+    const body = new FormData(form, submitter);
     if (isFirstRound) {
-      part("result").replaceChildren();
+      announce("start");
       clearErrors();
-      part("rounds").replaceChildren();
-      part("wire").hidden = true;
+      rounds.replaceChildren();
+      wire.hidden = true;
     }
-    say("running");
-    area.scrollIntoView({ block: "nearest" });
-  };
-
-  const run = async (form, submitter) => {
-    running?.controller.abort();
-    const current = { controller: new AbortController(), end: null, origin: null };
-    running = current;
-    const body = new FormData(form, submitter);
-    start(submitter.value !== "answer");
-    try {
-      const response = await fetch(form.getAttribute("action") ?? location.href, {
-        method: "POST", body, headers: { Accept: MEDIA_TYPE }, credentials: "same-origin", signal: current.controller.signal,
-      });
-      if (!(response.headers.get("Content-Type") ?? "").startsWith(MEDIA_TYPE)) {
-        submitPlainly(form, submitter);
-        return;
-      }
-      await read(response);
-      say(current.end ?? "failed");
-    } catch (error) {
-      if (running !== current) return;
-      part("questions").replaceChildren();
-      say(error.name === "AbortError" ? "cancelled" : "failed");
-    }
-    if (running === current) part("cancel").hidden = true;
-  };
-
-  const reply = async (form, submitter) => {
-    const box = form.closest("[data-question]");
-    const body = new FormData(form, submitter);
-    // The answer to the call may arrive before the response to this request.
-    const place = part("rounds").querySelector("section:last-child li:last-child");
-    const ms = Math.round(performance.now() - running.origin);
-    submitter.disabled = true;
-    try {
-      const response = await fetch(form.getAttribute("action") ?? location.href, { method: "POST", body, credentials: "same-origin" });
-      const answer = await response.json();
-      if (answer.html) {
-        box.innerHTML = answer.html;
-        focusFirst(box);
-        return;
-      }
-      box.remove();
-      if (answer.error) showLog(answer.error);
-      else showMessage({ ...answer, round: 1, ms }, place);
-      if (!part("questions").children.length && !running.end) say("running");
-    } catch {
-      submitter.disabled = false;
-      say("failed");
-    }
+    const sent = run.send(body, { address: form.getAttribute("action") ?? run.address, isFirstRound });
+    if (run === main) area.scrollIntoView({ block: "nearest" });
+    if (!(await sent) && run === main) submitPlainly(form, submitter);
+    else if (!(await sent)) run.onResponse(null);
   };
 
   document.addEventListener("submit", (event) => {
     const { target: form, submitter } = event;
     if (submitter?.name !== "act") return;
+    const run = findRun(form);
     if (submitter.value === "reply") {
       event.preventDefault();
-      reply(form, submitter);
-    } else if (RUNNING_ACTS.includes(submitter.value)) {
+      run.reply(form, submitter);
+    } else if (MAIN_ACTS.includes(submitter.value) || CONTINUING_ACTS.includes(submitter.value)) {
       event.preventDefault();
-      run(form, submitter);
+      send(run, form, submitter);
     }
   });
-  part("cancel").addEventListener("click", () => running?.controller.abort());
+
+  document.addEventListener("click", (event) => {
+    if (event.target.matches("[data-refuse]")) findRun(event.target).refuse();
+  });
+
+  return { area, Run };
 })();
