@@ -219,9 +219,15 @@ def may_import(here: str, there: str) -> bool:
     return level(there) < level(here) or (here, there) in SIDEWAYS
 
 
+@functools.cache
+def list_nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """List all nodes of a syntax tree. Kept, because all rules read the same trees."""
+    return tuple(ast.walk(tree))
+
+
 def imports(path: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield (line, dotted name) for every import, those inside functions included."""
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -268,7 +274,7 @@ def wrong_imports_in_functions(path: str, tree: ast.Module) -> Iterator[str]:
     """
     if path.split("/")[-1] == "apps.py":  # Django loads models, checks and signals from ready()
         return
-    for function in ast.walk(tree):
+    for function in list_nodes(tree):
         if not isinstance(function, FUNCTION):
             continue
         if function.name == "__getattr__" and path.endswith("__init__.py") and function in tree.body:
@@ -285,8 +291,8 @@ def wrong_dates(path: str, tree: ast.Module) -> Iterator[str]:
     """Complain about revision dates outside their room; docstrings may name them."""
     if path.startswith("protocol/revisions/"):
         return
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    prose = {id(node.value) for node in list_nodes(tree) if isinstance(node, ast.Expr)}
+    for node in list_nodes(tree):
         if isinstance(node, ast.Constant) and id(node) not in prose:
             text = node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value
             if isinstance(text, str) and REVISION.search(text):
@@ -297,7 +303,7 @@ def wrong_sizes(path: str, tree: ast.Module, source: str) -> Iterator[str]:
     """Complain about modules and signatures that are over the limits. Ruff bounds branches and statements."""
     if (lines := source.count("\n")) > MAX_MODULE_LINES:
         yield f"{lines}: the module is over {MAX_MODULE_LINES} lines; split it by noun"
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         if not isinstance(node, FUNCTION):
             continue
         positional = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")]
@@ -312,7 +318,7 @@ def wrong_names(path: str, tree: ast.Module) -> Iterator[str]:
     for part in path.removesuffix(".py").split("/"):
         if part in VAGUE or part.endswith(("_utils", "_helpers")):
             yield f"1: a module named {part} has no subject"
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         if isinstance(node, ast.ClassDef) and node.name.lower().endswith("mixin"):
             yield f"{node.lineno}: {node.name} is a mixin; compose instead"
 
@@ -386,7 +392,7 @@ def sub_package_imports() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path, _, tree in modules():
         here = package_of(path)
-        for node in ast.walk(tree):
+        for node in list_nodes(tree):
             if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(PACKAGE):
                 continue
             base = (node.module or "").removeprefix(PACKAGE).lstrip(".")
@@ -466,7 +472,7 @@ def test_modules_have_a_subject_of_some_size() -> None:
 
 def test_imports_are_absolute() -> None:
     found = [
-        f"{p}:{n.lineno}" for p, _, t in modules() for n in ast.walk(t) if isinstance(n, ast.ImportFrom) and n.level
+        f"{p}:{n.lineno}" for p, _, t in modules() for n in list_nodes(t) if isinstance(n, ast.ImportFrom) and n.level
     ]
     assert found == []
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.repository.test_architecture import modules
+from tests.repository.test_architecture import list_nodes, modules
 
 # Django, and tools that find classes by name, prescribe these.
 PRESCRIBED_CLASSES = {"Command", "Media", "Meta", "Migration"}
@@ -34,14 +34,14 @@ def words(name: str) -> list[str]:
 
 def definitions(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield (line, name) of classes, functions, parameters, and constants and attributes of classes."""
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):
             yield node.lineno, node.arg
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.lineno, node.attr
-    for body in [tree.body, *(node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]:
+    for body in [tree.body, *(node.body for node in list_nodes(tree) if isinstance(node, ast.ClassDef))]:
         for statement in body:
             for target in targets(statement):
                 yield statement.lineno, target
@@ -82,7 +82,7 @@ def constants_without_unit(tree: ast.Module) -> list[str]:
 def test_class_names_are_unique() -> None:
     places = defaultdict(list)
     for path, _, tree in modules():
-        for node in ast.walk(tree):
+        for node in list_nodes(tree):
             if isinstance(node, ast.ClassDef) and node.name not in PRESCRIBED_CLASSES:
                 places[node.name.lstrip("_")].append(f"{path}:{node.lineno}")
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
@@ -102,7 +102,7 @@ def test_attributes_are_assigned_one_by_one() -> None:
     found = [
         f"{path}:{node.lineno}"
         for path, _, tree in modules()
-        for node in ast.walk(tree)
+        for node in list_nodes(tree)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)
         if any("self." in ast.unparse(target) for target in node.targets[0].elts)
     ]

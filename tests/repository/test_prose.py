@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.repository.pages import FENCE_OF_ANY_LANGUAGE, ROOT, name_of
-from tests.repository.test_architecture import PACKAGE, modules
+from tests.repository.test_architecture import PACKAGE, list_nodes, modules
 
 # Pattern, and the most that 10,000 words may hold. Well-kept packages have about as many.
 BANNED_PHRASES = {
@@ -46,7 +46,7 @@ WIRE_DOCSTRINGS = ("contrib/memory/mcp_tools.py", "contrib/memory/schemas.py")
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield (line, text) of docstrings, those below attributes included."""
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         for statement in getattr(node, "body", None) or () if not isinstance(node, ast.Lambda | ast.IfExp) else ():
             value = statement.value if isinstance(statement, ast.Expr) else None
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
@@ -62,7 +62,7 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
 
 def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield (line, text) of the strings of three words and more in `raise` statements and calls of loggers."""
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         is_log = isinstance(node, ast.Call) and ast.unparse(node.func).startswith("logger.")
         if not is_log and not isinstance(node, ast.Raise):
             continue
