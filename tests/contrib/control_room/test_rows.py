@@ -10,13 +10,14 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
+from mcp_django import Server
 from mcp_django.contrib.control_room.models import CallLogEntry, CallRollup, Period, ServerRollup, UsageRollup
 from mcp_django.contrib.control_room.options import RecordRouter
 from mcp_django.contrib.control_room.recording import maintenance as rows
 from mcp_django.contrib.control_room.recording import recorder as recorder_module
 from mcp_django.contrib.control_room.recording.histogram import BUCKET_COUNT, pack, unpack
 from mcp_django.contrib.control_room.recording.recorder import CallRecorder
-from tests.contrib.control_room.conftest import BlockingClient
+from tests.contrib.control_room.conftest import BlockingClient, make_caller
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 5, 3, 10, 20, tzinfo=UTC)
@@ -207,6 +208,28 @@ def test_two_principals_of_a_removed_user_do_not_collide() -> None:
         make_usage(NOW, principal=f"django|7|token:{number}", user_key="7")
     call_command("mcp_forget", "7", stdout=StringIO())
     assert UsageRollup.objects.filter(user_key="").values("principal").distinct().count() == 2
+
+
+def test_a_forgotten_user_who_keeps_calling_counts_once(server: Server, recorder: CallRecorder) -> None:
+    ada = User.objects.create(username="ada")
+    caller, other = BlockingClient(server, make_caller(user=ada)), BlockingClient(server, make_caller("bob"))
+    for _ in range(2):
+        caller.call("fail")
+    other.call("greet")
+    recorder.flush()
+    for _ in range(2):
+        call_command("mcp_forget", "ada", stdout=StringIO())
+        caller.call("fail")
+        other.call("greet")
+        recorder.flush()
+        recorder.flush()
+
+    usage = UsageRollup.objects.order_by("pk")
+    removed = usage.filter(principal__startswith="removed:")
+    assert [(row.count, row.failed, row.user_key, row.client) for row in removed] == [(2, 2, "", ""), (1, 1, "", "")]
+    assert [(row.count, row.failed) for row in usage.filter(user_key=ada.pk)] == [(1, 1)]
+    assert usage.get(name="greet").count == 3
+    assert CallLogEntry.objects.filter(user_key=ada.pk).count() == 1
 
 
 def test_a_deleted_operator_whose_calls_were_written_later_is_removed() -> None:

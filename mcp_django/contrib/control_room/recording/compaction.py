@@ -1,18 +1,23 @@
 """Compaction: one row for all processes in place of one row for each, once a period is over.
 
-Pages read a fraction of the rows then. Rows that a process writes late are added by the next compaction. A process
-writes the total of its period again only after a failed write, so a period is compacted some time after its end.
+Pages read a fraction of the rows then. After a failed write, a process writes the total of its period again. If its
+row had become a part of the common one, the calls would count twice. Therefore a process compacts its own rows only,
+and only those that it will not write again. Rows of other processes are compacted when they are older than any process
+writes: those of processes that ended.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import models, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from mcp_django.contrib.control_room.models import CallRollup, Period, UsageRollup
+from mcp_django.contrib.control_room.recording.counts import HOUR_SECONDS, MAX_PERIODS, MINUTE_SECONDS
 from mcp_django.contrib.control_room.recording.histogram import merge, pack
 from mcp_django.contrib.control_room.recording.writer import (
     ROLLUP_KEY,
@@ -24,9 +29,12 @@ from mcp_django.contrib.control_room.recording.writer import (
 )
 
 COMPACTION_DELAY = timedelta(minutes=10)
-"""Time from the end of a period until its rows are compacted."""
-MAX_AGE = timedelta(hours=4)
-"""Age above which rows are not compacted any more, so that few rows are searched."""
+"""Time from the end of a period until its rows are compacted.
+
+It is longer than clocks of hosts differ.
+"""
+SEARCH_TIME = timedelta(hours=4)
+"""Time after which rows are not compacted any more, so that few rows are searched."""
 MAX_STATEMENT_KEYS = 500
 """Maximum primary keys in a statement that deletes rows."""
 _MERGES: Mapping[str, Callable[[Iterable[Any]], Any]] = {
@@ -40,17 +48,22 @@ _MERGES: Mapping[str, Callable[[Iterable[Any]], Any]] = {
 }
 
 
-def compact_rows(now: datetime | None = None) -> int:
+def compact_rows(
+    process: str, final_minutes_before: float, final_hours_before: float, now: datetime | None = None
+) -> int:
     """Compact the minutes of calls and the hours of usage; return the number of deleted rows.
 
-    Any process may do so at any time. The rows of a period are locked, and another process finds them gone.
+    The arguments name the process that calls this, and the times before which its rows are final, in seconds since the
+    epoch.
     """
     now = now or timezone.now()
     minutes = CallRollup.objects.using(get_alias()).filter(period=Period.MINUTE)
     hours = UsageRollup.objects.using(get_alias()).all()
-    return _compact(_filter_ended(minutes, timedelta(minutes=1), now), ROLLUP_KEY, ROLLUP_VALUES) + _compact(
-        _filter_ended(hours, timedelta(hours=1), now), USAGE_KEY, USAGE_VALUES
+    minute, hour = (
+        _Compaction(minutes, timedelta(seconds=MINUTE_SECONDS), ROLLUP_KEY, ROLLUP_VALUES),
+        _Compaction(hours, timedelta(seconds=HOUR_SECONDS), USAGE_KEY, USAGE_VALUES),
     )
+    return minute.compact(process, final_minutes_before, now) + hour.compact(process, final_hours_before, now)
 
 
 def merge_values(rows: Sequence[Any], names: Iterable[str]) -> dict[str, Any]:
@@ -58,31 +71,50 @@ def merge_values(rows: Sequence[Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: _MERGES[name]([getattr(row, name) for row in rows]) for name in names}
 
 
-def _filter_ended(rows: "models.QuerySet[Any]", length: timedelta, now: datetime) -> "models.QuerySet[Any]":
-    return rows.filter(start__lte=now - COMPACTION_DELAY - length, start__gt=now - MAX_AGE)
+@dataclass(frozen=True, slots=True)
+class _Compaction:
+    """Compaction of the rows of one length."""
 
+    rows: "models.QuerySet[Any]"
+    length: timedelta
+    key: Sequence[str]
+    values: Sequence[str]
 
-def _compact(rows: "models.QuerySet[Any]", key: Sequence[str], values: Sequence[str]) -> int:
-    starts = rows.exclude(process="").order_by("start").values_list("start", flat=True).distinct()
-    return sum(_compact_period(rows.filter(start=start), key, values) for start in list(starts))
+    def compact(self, process: str, final_before: float, now: datetime) -> int:
+        """Compact the rows of a process, and those of ended processes; return the number of deleted rows."""
+        end = now - COMPACTION_DELAY - self.length
+        final = datetime.fromtimestamp(final_before, UTC)
+        own = self.rows.filter(process=process, start__lte=end, start__lt=final, start__gt=end - SEARCH_TIME)
+        old = end - MAX_PERIODS * self.length
+        ended = self.rows.exclude(process="").filter(start__lte=old, start__gt=old - SEARCH_TIME)
+        return self._compact(own) + self._compact(ended)
 
+    def _compact(self, chosen: "models.QuerySet[Any]") -> int:
+        starts = chosen.order_by("start").values_list("start", flat=True).distinct()
+        return sum(self._compact_period(start, chosen.filter(start=start)) for start in list(starts))
 
-def _compact_period(rows: "models.QuerySet[Any]", key: Sequence[str], values: Sequence[str]) -> int:
-    """Replace the rows of one period in one transaction."""
-    group_fields = [name for name in key if name != "process"]
-    with transaction.atomic(using=rows.db):
-        groups: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
-        for row in rows.select_for_update().order_by("pk"):
-            groups[tuple(getattr(row, name) for name in group_fields)].append(row)
+    def _compact_period(self, start: datetime, chosen: "models.QuerySet[Any]") -> int:
+        """Add the chosen rows of one period to the common ones, in one transaction.
 
-        sums, old_keys = [], []
-        for group_key, group in groups.items():
-            if keys := [row.pk for row in group if row.process]:
-                fields = dict(zip(group_fields, group_key, strict=True))
-                sums.append(rows.model(**fields, process="", **merge_values(group, values)))
-                old_keys += keys
+        The first statement locks all rows of the period, so that processes take turns. The second one reads what the
+        one before has written.
+        """
+        group_fields = [name for name in self.key if name != "process"]
+        with transaction.atomic(using=self.rows.db):
+            all_rows = self.rows.filter(start=start).order_by("pk")
+            list(all_rows.select_for_update().values_list("pk", flat=True))
+            groups: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+            for row in all_rows.filter(Q(process="") | Q(pk__in=chosen.values("pk"))):
+                groups[tuple(getattr(row, name) for name in group_fields)].append(row)
 
-        save_rows(sums, key, values, rows.db)
-        for first in range(0, len(old_keys), MAX_STATEMENT_KEYS):
-            rows.filter(pk__in=old_keys[first : first + MAX_STATEMENT_KEYS])._raw_delete(rows.db)
-    return len(old_keys)
+            sums, old_keys = [], []
+            for group_key, group in groups.items():
+                if keys := [row.pk for row in group if row.process]:
+                    fields = dict(zip(group_fields, group_key, strict=True))
+                    sums.append(self.rows.model(**fields, process="", **merge_values(group, self.values)))
+                    old_keys += keys
+
+            save_rows(sums, self.key, self.values, self.rows.db)
+            for first in range(0, len(old_keys), MAX_STATEMENT_KEYS):
+                self.rows.filter(pk__in=old_keys[first : first + MAX_STATEMENT_KEYS])._raw_delete(self.rows.db)
+        return len(old_keys)

@@ -1,7 +1,8 @@
 """Counts of calls that a process has not finished: by minute, and by hour and caller.
 
 A count stays in memory until its period is over and its row is written. The row has the total of the process, so
-writing it again after a failure changes nothing. One thread uses these objects.
+writing it again after a failure changes nothing. A period that was not written for too long is dropped, so that other
+processes know when a row cannot change any more. One thread uses these objects.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -17,7 +18,7 @@ HOUR_SECONDS = 3600
 MAX_KEYS = 5000
 """Maximum names and callers of a period that a process counts singly."""
 MAX_PERIODS = 120
-"""Maximum periods that wait for a database. Above it, the oldest are dropped."""
+"""Age in periods above which counts that wait for a database are dropped."""
 CLOSE_DELAY_SECONDS = 10
 """Seconds after its end until a period is closed. Later calls count in the next one."""
 K = TypeVar("K", bound=tuple[Hashable, ...])
@@ -35,6 +36,8 @@ class CallCount:
     client: str = ""
     user_key: str = ""
     changed: bool = False
+    written: tuple[int, int, float] = (0, 0, 0.0)
+    """Calls, failures and milliseconds that the row of this process has."""
 
     def add(self, entry: CallEntry) -> None:
         """Count a call."""
@@ -45,6 +48,19 @@ class CallCount:
         self.milliseconds_max = max(self.milliseconds_max, milliseconds)
         self.histogram[find_bucket(milliseconds)] += 1
         self.changed = True
+
+    def mark_written(self) -> None:
+        """Note that the row has all of the calls."""
+        self.changed = False
+        self.written = (self.count, self.failed, self.milliseconds_sum)
+
+    def forget_written(self) -> None:
+        """Leave out the written calls, because their row belongs to no caller any more."""
+        count, failed, milliseconds = self.written
+        self.count -= count
+        self.failed -= failed
+        self.milliseconds_sum -= milliseconds
+        self.written = (0, 0, 0.0)
 
 
 class PeriodCounts(Generic[K]):
@@ -78,16 +94,22 @@ class PeriodCounts(Generic[K]):
     def confirm(self, written: Iterable[CallCount], now: float) -> None:
         """Mark counts as written, and forget the periods that are over."""
         for count in written:
-            count.changed = False
+            count.mark_written()
         self._closed_before = max(self._closed_before, int(now - CLOSE_DELAY_SECONDS) // self.seconds * self.seconds)
         for start in [start for start in self._periods if start < self._closed_before]:
             if not any(count.changed for count in self._periods[start].values()):
                 del self._periods[start]
 
-    def drop_oldest(self) -> None:
-        """Drop the oldest periods above `MAX_PERIODS`."""
-        for start in sorted(self._periods)[:-MAX_PERIODS]:
-            self.dropped += sum(count.count for count in self._periods.pop(start).values())
+    def drop_old(self, now: float) -> None:
+        """Drop the periods that are too old to be written."""
+        oldest = now - MAX_PERIODS * self.seconds
+        for start in [start for start in self._periods if start < oldest]:
+            self.dropped += sum(count.count - count.written[0] for count in self._periods.pop(start).values())
+
+    @property
+    def final_before(self) -> int:
+        """Start of the first period whose rows this process may write again."""
+        return min([self._closed_before, *self._periods])
 
 
 RollupKey = tuple[str, str, str, str]
@@ -116,10 +138,10 @@ class ProcessCounts:
             usage.user_key = get_user_key(entry.principal)
         usage.add(entry)
 
-    def drop_oldest(self) -> None:
-        """Bound the memory while the database is away."""
-        self.calls.drop_oldest()
-        self.usage.drop_oldest()
+    def drop_old(self, now: float) -> None:
+        """Drop the periods that are too old to be written. It bounds the memory while the database is away."""
+        self.calls.drop_old(now)
+        self.usage.drop_old(now)
 
     @property
     def dropped(self) -> int:

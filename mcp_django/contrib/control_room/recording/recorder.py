@@ -185,6 +185,7 @@ class CallRecorder:
         with self._flush_lock:
             options = self._options or get_settings()
             self._drain(options)
+            self._counts.drop_old(time())
             try:
                 written = self._writer.write(self._counts, self._records)
             except Error:
@@ -228,7 +229,6 @@ class CallRecorder:
         if surplus > 0:
             del self._records[:surplus]
             self.dropped += surplus
-        self._counts.drop_oldest()
         if time() - self._logged_at >= ERROR_INTERVAL_SECONDS:
             self._logged_at = time()
             logger.warning("Records of calls could not be written; they are kept and written later", exc_info=True)
@@ -261,7 +261,7 @@ class CallRecorder:
                 logger.exception("A periodic task of the control room failed")
         if time() - self._compacted_at >= COMPACTION_SECONDS:
             self._compacted_at = time()
-            compact_rows()
+            compact_rows(self._writer.process, self._counts.calls.final_before, self._counts.usage.final_before)
         if time() - self._maintained_at >= MAINTENANCE_SECONDS:
             self._maintained_at = time()
             self._maintenance = iter_maintenance()

@@ -26,6 +26,8 @@ ROLLUP_VALUES = ("count", "milliseconds_sum", "milliseconds_max", "histogram")
 USAGE_KEY = ("start", "server", "method", "name", "principal", "process")
 USAGE_VALUES = ("client", "user_key", "count", "failed", "milliseconds_sum")
 BATCH_ROWS = 200
+UsageRow = tuple[int, UsageKey, CallCount]
+"""Start of the hour, key, and count."""
 _RECORD_COLUMNS = tuple(field for field in CallLogEntry._meta.concrete_fields if not field.primary_key)
 
 
@@ -40,11 +42,13 @@ class RowWriter:
     def __init__(self, process: str) -> None:
         self.process = process[:PROCESS_CHARACTERS]
         self._chain = ChainState()
+        self._failed: Sequence[CallEntry] = ()
+        """Calls of the last write if it failed. Its commit may have succeeded."""
 
     def write(self, counts: ProcessCounts, records: Sequence[CallEntry]) -> list[CallCount]:
         """Write the changed counts and the calls, all or none.
 
-        Returns the written counts. Raises `Error`.
+        Returns the written counts. Raises `Error`. After it, the next call repeats the calls, before new ones.
         """
         changed = list(counts.calls.iter_changed())
         usage = list(counts.usage.iter_changed())
@@ -52,12 +56,36 @@ class RowWriter:
             return []
 
         alias = get_alias()
+        known = self._failed
+        self._failed = records[:]
         with transaction.atomic(using=alias):
             save_rows([self._build_rollup(*row) for row in changed], ROLLUP_KEY, ROLLUP_VALUES, alias)
+            self._forget_removed(usage, alias)
             save_rows([self._build_usage(*row) for row in usage], USAGE_KEY, USAGE_VALUES, alias)
-            chain = self._insert_records(records, alias)
+            chain = self._insert_records(records, self._count_committed(records, known, alias), alias)
         self._chain = chain
+        self._failed = ()
         return [count for _start, _key, count in (*changed, *usage)]
+
+    def _forget_removed(self, usage: Sequence[UsageRow], alias: str) -> None:
+        """Leave out the calls whose row has lost its caller since the last write (`remove_user`).
+
+        The new row counts the later calls only. The lock keeps the removal out until both are written.
+        """
+        written = {self._get_usage_key(start, key): count for start, key, count in usage if count.written[0]}
+        rows = UsageRollup.objects.using(alias).filter(process=self.process, start__in={key[0] for key in written})
+        principals = sorted({key[-1] for key in written})
+        for first in range(0, len(principals), BATCH_ROWS):
+            chosen = rows.filter(principal__in=principals[first : first + BATCH_ROWS])
+            for found in chosen.select_for_update().values_list(*USAGE_KEY[:-1]):
+                written.pop(found, None)
+        for count in written.values():
+            count.forget_written()
+
+    def _get_usage_key(self, start: int, key: UsageKey) -> tuple[Any, ...]:
+        """Return the values of `USAGE_KEY` without the process."""
+        server, method, name, principal = key
+        return (datetime.fromtimestamp(start, UTC), server, method[:64], name, principal[:KEY_CHARACTERS])
 
     def _build_rollup(self, start: int, key: RollupKey, count: CallCount) -> CallRollup:
         server, method, name, outcome = key
@@ -76,13 +104,8 @@ class RowWriter:
         )
 
     def _build_usage(self, start: int, key: UsageKey, count: CallCount) -> UsageRollup:
-        server, method, name, principal = key
         return UsageRollup(
-            start=datetime.fromtimestamp(start, UTC),
-            server=server,
-            method=method[:64],
-            name=name,
-            principal=principal[:KEY_CHARACTERS],
+            **dict(zip(USAGE_KEY, self._get_usage_key(start, key), strict=False)),
             user_key=count.user_key,
             client=count.client[:KEY_CHARACTERS],
             process=self.process,
@@ -91,8 +114,18 @@ class RowWriter:
             milliseconds_sum=count.milliseconds_sum,
         )
 
-    def _insert_records(self, records: Sequence[CallEntry], alias: str) -> ChainState:
+    def _count_committed(self, records: Sequence[CallEntry], failed: Sequence[CallEntry], alias: str) -> int:
+        """Return the number of calls that a write has committed before its connection was lost."""
+        if not failed or not records or records[0] is not failed[0]:
+            return 0
+        values = self._build_values(failed[0])
+        first = {name: values[name] for name in ("at", "process", "server", "method", "name", "call_id")}
+        return len(failed) if CallLogEntry.objects.using(alias).filter(**first).exists() else 0
+
+    def _insert_records(self, records: Sequence[CallEntry], committed: int, alias: str) -> ChainState:
         """Insert rows of calls by one statement for many rows. Returns the end of the chain after them.
+
+        The first rows may be committed already, and are not inserted again.
 
         The ORM's `bulk_create` takes ten times as long for each row, in a thread that competes with calls.
         """
@@ -105,13 +138,15 @@ class RowWriter:
         statement = f"INSERT INTO {quote(CallLogEntry._meta.db_table)} ({columns}) VALUES ({places})"  # noqa: S608  # names of columns only
         chain, is_chained = self._chain, get_settings().chain
         rows = []
-        for values in map(self._build_values, records):
+        for number, values in enumerate(map(self._build_values, records)):
             if is_chained:
                 seal, chain = chain.seal_next(values)
                 values["seal"] = str(seal)
-            rows.append(tuple(field.get_db_prep_save(values[field.name], connection) for field in _RECORD_COLUMNS))
-        with connection.cursor() as cursor:
-            cursor.executemany(statement, rows)
+            if number >= committed:
+                rows.append(tuple(field.get_db_prep_save(values[field.name], connection) for field in _RECORD_COLUMNS))
+        if rows:
+            with connection.cursor() as cursor:
+                cursor.executemany(statement, rows)
         if chain.at is not None and is_chained:
             head = {"number": chain.number, "at": chain.at}
             ChainHead._default_manager.using(alias).update_or_create(process=self.process, defaults=head)
