@@ -1,5 +1,6 @@
 """Recording of calls: counts, rows of single calls, limits, and a database that is away."""
 
+import gc
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -237,6 +238,34 @@ def test_a_call_after_its_minute_was_closed_counts_in_the_next_one(
     recorder.flush()
     rows = CallRollup.objects.order_by("start")
     assert [(row.start.timestamp() - start, row.count) for row in rows] == [(0, 1), (60, 1)]
+
+
+def test_callers_are_forgotten_after_their_hour_and_no_call_is_lost(
+    server: Server, recorder: CallRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_800_000_000.0
+    monkeypatch.setattr(recorder_module, "time", lambda: now)
+    monkeypatch.setattr(recorder_module, "MAX_GROUPS", 3)
+    callers = [BlockingClient(server, make_caller(str(number))) for number in range(5)]
+    for hours in range(3):
+        for step, number in enumerate((0, 1, 1, 2, 3, 4)):
+            callers[number].call("greet")
+            if step % 2:
+                recorder.flush()
+        now += 3600
+        assert count_calls(name="greet") == 6 * (hours + 1)
+    assert sum(UsageRollup.objects.filter(principal=make_caller("1").key).values_list("count", flat=True)) == 6
+    for _ in range(2):
+        now += 3600
+        recorder.flush()
+    assert not recorder._groups
+    assert not recorder._numbers
+
+
+def test_calls_that_wait_give_the_garbage_collector_no_work(caller: BlockingClient, recorder: CallRecorder) -> None:
+    caller.call("greet")
+    gc.collect()
+    assert [gc.is_tracked(entry) for entry in recorder._entries] == [False]
 
 
 def test_nothing_is_recorded_when_it_is_switched_off(

@@ -16,7 +16,7 @@ from mcp_django.contrib.control_room.pages.figures import load_figures
 from mcp_django.contrib.control_room.pages.line_charts import LineChart, Series
 from mcp_django.contrib.control_room.pages.time_spans import SPANS
 from mcp_django.contrib.control_room.recording.counts import ProcessCounts
-from mcp_django.contrib.control_room.recording.entries import CallEntry
+from mcp_django.contrib.control_room.recording.entries import CallGroup
 from mcp_django.contrib.control_room.recording.maintenance import merge_rollups
 from mcp_django.contrib.control_room.recording.writer import RowWriter
 from mcp_django.observability import Outcome
@@ -31,19 +31,21 @@ RUNNING = "admin:mcp_control_room_controlroom_running"
 ADA, BOB = make_caller("ada"), make_caller("bob")
 
 
-def write_calls(entries: Iterable[CallEntry], process: str = "a") -> None:
+def write_calls(calls: Iterable[tuple[float, CallGroup, float]], process: str = "a") -> None:
+    """Write calls, given by time, group and duration in seconds."""
     counts = ProcessCounts()
-    for entry in entries:
-        counts.add(entry)
+    for at, group, seconds in calls:
+        counts.add(at, group, [seconds])
     RowWriter(process).write(counts, [])
 
 
-def build_call(number: int, at: float) -> CallEntry:
+def build_call(number: int, at: float) -> tuple[float, CallGroup, float]:
     """A call out of 1,000: every 50th fails, every 100th with a bug; the durations are 1 to 1000 ms."""
     outcome = Outcome.OK if number % 50 else Outcome.TOOL_ERROR if number % 100 else Outcome.BUG
     tool = "greet" if number <= 700 else "search"
     caller = ADA if number % 4 else BOB
-    return CallEntry(at, "default", "tools/call", tool, outcome, number / 1000, caller, None)
+    group = CallGroup("default", "tools/call", tool, outcome, caller.key, client="cli")
+    return at, group, number / 1000
 
 
 def read_tiles(page: str) -> dict[str, list[str]]:
@@ -126,9 +128,7 @@ def test_the_page_reads_a_bounded_number_of_statements(django_assert_max_num_que
     now = timezone.now().timestamp()
     users = [User.objects.create(username=f"user{number}") for number in range(20)]
     write_calls(
-        CallEntry(
-            now, "default", "tools/call", f"tool{number}", Outcome.OK, 0.1, make_caller(str(number), user=user), None
-        )
+        (now, CallGroup("default", "tools/call", f"tool{number}", Outcome.OK, str(number), str(user.pk)), 0.1)
         for number, user in enumerate(users)
     )
     browser = Client()

@@ -5,12 +5,12 @@ writing it again after a failure changes nothing. A period that was not written 
 processes know when a row cannot change any more. One thread uses these objects.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from mcp_django.contrib.control_room.models import OTHER_NAMES
-from mcp_django.contrib.control_room.recording.entries import FAILED_OUTCOMES, CallEntry, get_client_label, get_user_key
+from mcp_django.contrib.control_room.recording.entries import FAILED_OUTCOMES, CallGroup
 from mcp_django.contrib.control_room.recording.histogram import BUCKET_COUNT, find_bucket
 
 MINUTE_SECONDS = 60
@@ -32,22 +32,27 @@ class CallCount:
     failed: int = 0
     milliseconds_sum: float = 0.0
     milliseconds_max: float = 0.0
-    histogram: list[int] = field(default_factory=lambda: [0] * BUCKET_COUNT)
+    histogram: list[int] = field(default_factory=list)
+    """Calls by duration; empty without durations."""
     client: str = ""
     user_key: str = ""
     changed: bool = False
     written: tuple[int, int, float] = (0, 0, 0.0)
     """Calls, failures and milliseconds that the row of this process has."""
 
-    def add(self, entry: CallEntry) -> None:
-        """Count a call."""
-        milliseconds = entry.seconds * 1000
-        self.count += 1
-        self.failed += entry.outcome in FAILED_OUTCOMES
-        self.milliseconds_sum += milliseconds
-        self.milliseconds_max = max(self.milliseconds_max, milliseconds)
-        self.histogram[find_bucket(milliseconds)] += 1
+    def add(self, milliseconds: Sequence[float], *, failed: bool) -> None:
+        """Count calls with these durations."""
+        self.count += len(milliseconds)
+        self.failed += len(milliseconds) if failed else 0
+        self.milliseconds_sum += sum(milliseconds)
         self.changed = True
+
+    def add_durations(self, milliseconds: Sequence[float]) -> None:
+        """Add durations to the maximum and to the histogram."""
+        self.milliseconds_max = max(self.milliseconds_max, max(milliseconds))
+        histogram = self.histogram = self.histogram or [0] * BUCKET_COUNT
+        for each in milliseconds:
+            histogram[find_bucket(each)] += 1
 
     def mark_written(self) -> None:
         """Note that the row has all of the calls."""
@@ -74,15 +79,16 @@ class PeriodCounts(Generic[K]):
         self._closed_before = 0
 
     def get(self, at: float, key: K, folded_key: K) -> CallCount:
-        """Return the count for a call at a time.
+        """Return the count for calls at a time.
 
         Above `MAX_KEYS` it is that of `folded_key`.
         """
         start = max(int(at) // self.seconds * self.seconds, self._closed_before)
         period = self._periods.setdefault(start, {})
-        if key not in period and len(period) >= MAX_KEYS:
-            key = folded_key
-        return period.setdefault(key, CallCount())
+        found = period.get(key)
+        if found is None:
+            found = period.setdefault(folded_key if len(period) >= MAX_KEYS else key, CallCount())
+        return found
 
     def iter_changed(self) -> Iterator[tuple[int, K, CallCount]]:
         """Yield start, key and count of the rows to write."""
@@ -125,18 +131,20 @@ class ProcessCounts:
         self.calls: PeriodCounts[RollupKey] = PeriodCounts(MINUTE_SECONDS)
         self.usage: PeriodCounts[UsageKey] = PeriodCounts(HOUR_SECONDS)
 
-    def add(self, entry: CallEntry) -> None:
-        """Count a call in its minute, and in the hour of its caller."""
-        place = (entry.server, entry.method, entry.name)
-        outcome, principal = entry.outcome.value, entry.principal.key
-        folded = (entry.server, entry.method, OTHER_NAMES)
-        self.calls.get(entry.at, (*place, outcome), (*folded, outcome)).add(entry)
+    def add(self, at: float, group: CallGroup, seconds: Iterable[float]) -> None:
+        """Count calls of a group, by their durations, in their minute and in the hour of their caller."""
+        milliseconds = [each * 1000 for each in seconds]
+        place, folded = (group.server, group.method, group.name), (group.server, group.method, OTHER_NAMES)
+        failed, outcome = group.outcome in FAILED_OUTCOMES, group.outcome.value
+        count = self.calls.get(at, (*place, outcome), (*folded, outcome))
+        count.add(milliseconds, failed=failed)
+        count.add_durations(milliseconds)
 
-        usage = self.usage.get(entry.at, (*place, principal), (*folded, OTHER_NAMES))
+        usage = self.usage.get(at, (*place, group.principal), (*folded, OTHER_NAMES))
         if not usage.count:
-            usage.client = str(getattr(entry.principal, "client_id", "")) or get_client_label(entry.client_info)
-            usage.user_key = get_user_key(entry.principal)
-        usage.add(entry)
+            usage.client = group.client
+            usage.user_key = group.user_key
+        usage.add(milliseconds, failed=failed)
 
     def drop_old(self, now: float) -> None:
         """Drop the periods that are too old to be written. It bounds the memory while the database is away."""

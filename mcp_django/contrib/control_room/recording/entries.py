@@ -5,8 +5,8 @@ Arguments that the settings do not allow are dropped here, before anything is ke
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mcp_django.contrib.control_room.models import KEY_CHARACTERS, NAME_CHARACTERS, UNKNOWN_NAME, TransportChoices
@@ -64,27 +64,43 @@ class CallDetail(NamedTuple):
     arguments: str
 
 
+@dataclass(frozen=True, slots=True)
+class CallGroup:
+    """Facts that calls of one caller with the same target and outcome share."""
+
+    server: str
+    method: str
+    name: str
+    outcome: Outcome
+    principal: str
+    """Key of the caller."""
+    user_key: str = ""
+    client: str = ""
+    """OAuth client, otherwise the name that the client of the first call sent."""
+
+
 class CallEntry(NamedTuple):
-    """Finished call."""
+    """Finished call that gets a row of its own."""
 
     at: float
     """Seconds since the epoch."""
-    server: str
-    method: str
-    target: str | None
-    """Key of the tool, prompt, resource or template; None if it is unknown."""
-    outcome: Outcome
+    group: CallGroup
     seconds: float
-    principal: Principal
-    detail: CallDetail | None
-    """None if the call gets no row of its own."""
-    client_info: Mapping[str, Any] = MappingProxyType({})
-    """Name and version that the client sent."""
+    detail: CallDetail
 
-    @property
-    def name(self) -> str:
-        """Return the name of the target in rows."""
-        return get_name(self.method, self.target)
+
+def build_group(call: Call, method: str, outcome: Outcome) -> CallGroup:
+    """Return the group of a call."""
+    principal = call.connection.principal
+    return CallGroup(
+        server=call.server.alias,
+        method=method,
+        name=get_name(method, call.record.target),
+        outcome=outcome,
+        principal=principal.key,
+        user_key=get_user_key(principal),
+        client=str(getattr(principal, "client_id", "")) or get_client_label(call.client_info),
+    )
 
 
 def get_method(call: Call, error: MCPError | Overloaded | None) -> str:

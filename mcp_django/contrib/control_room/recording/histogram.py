@@ -4,8 +4,8 @@ Histograms of the same buckets can be added, so percentiles of an hour come from
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from math import ceil, log2
 
 BUCKET_COUNT = 40
 """Number of buckets. The last one has no upper bound."""
@@ -19,9 +19,7 @@ BOUNDS_MILLISECONDS = tuple(MIN_BOUND_MILLISECONDS * 2 ** (index / 2) for index 
 
 def find_bucket(milliseconds: float) -> int:
     """Return the index of the bucket of a duration."""
-    if milliseconds <= MIN_BOUND_MILLISECONDS:
-        return 0
-    return min(ceil(2 * log2(milliseconds / MIN_BOUND_MILLISECONDS) - 1e-9), BUCKET_COUNT - 1)
+    return bisect_left(BOUNDS_MILLISECONDS, milliseconds)
 
 
 def pack(counts: Sequence[int]) -> bytes:

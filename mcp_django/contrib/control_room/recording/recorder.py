@@ -1,11 +1,13 @@
 """Recorder of the finished calls of all threads of a process.
 
-It writes them from a thread of its own. A call costs the building of a tuple and an append to a queue. The queue is
-bounded: the oldest calls are dropped and counted. A database that is away harms no call: counts are kept and written
-later.
+It writes them from a thread of its own. A call costs a look-up of its group, and an append to a queue. The queue is
+bounded: the oldest calls are dropped and counted. Its tuples refer to no objects that Python's garbage collector
+follows, because thousands of them would make it run. A database that is away harms no call: counts are kept and
+written later.
 """
 
 import atexit
+import itertools
 import logging
 import os
 import random
@@ -24,11 +26,14 @@ from mcp_django import wiring
 from mcp_django.conf import on_change
 from mcp_django.contrib.control_room.options import NO_CALLS, CallSelection, RecordSettings, get_settings
 from mcp_django.contrib.control_room.recording.compaction import compact_rows
-from mcp_django.contrib.control_room.recording.counts import ProcessCounts
+from mcp_django.contrib.control_room.recording.counts import HOUR_SECONDS, MINUTE_SECONDS, ProcessCounts
 from mcp_django.contrib.control_room.recording.entries import (
     FAILED_OUTCOMES,
+    CallDetail,
     CallEntry,
+    CallGroup,
     build_detail,
+    build_group,
     get_method,
     has_question,
 )
@@ -54,6 +59,8 @@ COMPACTION_SECONDS = 300.0
 """Seconds between two compactions of a process, the first one after a random part of it."""
 MAX_MAINTENANCE_SECONDS = 0.1
 """Seconds of maintenance between two writes."""
+MAX_GROUPS = 10_000
+"""Number of groups above which a process forgets all of them."""
 ERROR_INTERVAL_SECONDS = 60.0
 """Seconds between two log lines about a database that is away."""
 
@@ -76,7 +83,14 @@ class CallRecorder:
         self._options: RecordSettings | None = None
         self._is_enabled = True
         self._selects_all = False
-        self._entries: deque[tuple[Any, ...]] = deque()
+        self._entries: deque[tuple[float, int, float, CallDetail | None]] = deque()
+        """Time, number of the group, seconds and detail of each call."""
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._groups: dict[int, CallGroup] = {}
+        self._old_numbers: list[int] = []
+        """Groups that get no more calls. Calls that wait in the queue may belong to them."""
+        self._next_number = itertools.count()
+        self._groups_hour = 0.0
         self._records: list[CallEntry] = []
         self._counts = ProcessCounts()
         self._writer = RowWriter(create_process_name())
@@ -132,10 +146,34 @@ class CallRecorder:
                 self._drop_oldest()
             is_plain = error is None and not record.is_continued
             method = call.message.method if is_plain else get_method(call, error)
-            caller = (call.connection.principal, detail, call.client_info)
-            entries.append((time(), call.server.alias, method, record.target, outcome, seconds, *caller))
+            key = (call.server.alias, method, record.target, outcome, call.connection.principal.key)
+            number = self._numbers.get(key)
+            if number is None:
+                number = self._add_group(key, build_group(call, method, outcome))
+            entries.append((time(), number, seconds, detail))
         except Exception:
             logger.exception("A call could not be recorded")
+
+    def _add_group(self, key: tuple[Any, ...], group: CallGroup) -> int:
+        """Return the number of a new group. Two threads may add the same one."""
+        number = next(self._next_number)
+        self._groups[number] = group
+        self._numbers[key] = number
+        return number
+
+    def _renew_groups(self, now: float) -> None:
+        """Forget the groups at the end of the hour, and when there are many.
+
+        Calls that were recorded with an earlier group are counted by the next write.
+        """
+        hour = now // HOUR_SECONDS
+        if hour == self._groups_hour and len(self._numbers) <= MAX_GROUPS:
+            return
+        self._groups_hour = hour
+        self._numbers = {}
+        for number in self._old_numbers:
+            del self._groups[number]
+        self._old_numbers = list(self._groups)
 
     def _prepare(self) -> RecordSettings:
         """Load the settings, and start the thread once."""
@@ -185,6 +223,7 @@ class CallRecorder:
         with self._flush_lock:
             options = self._options or get_settings()
             self._drain(options)
+            self._renew_groups(time())
             self._counts.drop_old(time())
             try:
                 written = self._writer.write(self._counts, self._records)
@@ -199,15 +238,26 @@ class CallRecorder:
 
     def _drain(self, options: RecordSettings) -> None:
         """Count the calls of the queue, and collect those that get a row."""
+        durations: dict[tuple[float, int], list[float]] = {}
+        popleft = self._entries.popleft
         for _ in range(len(self._entries)):
             try:
-                entry = CallEntry(*self._entries.popleft())
+                at, number, seconds, detail = popleft()
             except IndexError:
                 break
-            if options.rollups:
-                self._counts.add(entry)
-            if entry.detail is not None and self._may_write_row(entry, options):
-                self._records.append(entry)
+            key = (at // MINUTE_SECONDS, number)
+            found = durations.get(key)
+            if found is None:
+                durations[key] = [seconds]
+            else:
+                found.append(seconds)
+            if detail is not None:
+                entry = CallEntry(at, self._groups[number], seconds, detail)
+                if self._may_write_row(entry, options):
+                    self._records.append(entry)
+        if options.rollups:
+            for (minute, number), taken in durations.items():
+                self._counts.add(minute * MINUTE_SECONDS, self._groups[number], taken)
 
     def _may_write_row(self, entry: CallEntry, options: RecordSettings) -> bool:
         """Return True if the limit of rows in this minute is not reached."""

@@ -18,7 +18,7 @@ from mcp_django.contrib.control_room.models import (
 from mcp_django.contrib.control_room.options import get_settings
 from mcp_django.contrib.control_room.recording.chain import ChainState
 from mcp_django.contrib.control_room.recording.counts import CallCount, ProcessCounts, RollupKey, UsageKey
-from mcp_django.contrib.control_room.recording.entries import CallEntry, get_user_key
+from mcp_django.contrib.control_room.recording.entries import CallEntry
 from mcp_django.contrib.control_room.recording.histogram import pack
 
 ROLLUP_KEY = ("period", "start", "server", "method", "name", "outcome", "process")
@@ -153,21 +153,19 @@ class RowWriter:
         return chain
 
     def _build_values(self, entry: CallEntry) -> dict[str, Any]:
-        detail = entry.detail
-        if detail is None:
-            raise ValueError("The call has no detail")
+        group = entry.group
         return {
             "at": datetime.fromtimestamp(entry.at, UTC),
-            "server": entry.server,
-            "method": entry.method[:64],
-            "name": entry.name,
-            "outcome": entry.outcome.value,
+            "server": group.server,
+            "method": group.method[:64],
+            "name": group.name,
+            "outcome": group.outcome.value,
             "milliseconds": entry.seconds * 1000,
-            "principal": entry.principal.key[:KEY_CHARACTERS],
-            "user_key": get_user_key(entry.principal),
+            "principal": group.principal[:KEY_CHARACTERS],
+            "user_key": group.user_key,
             "process": self.process,
             "seal": "",
-            **detail._asdict(),
+            **entry.detail._asdict(),
         }
 
 
