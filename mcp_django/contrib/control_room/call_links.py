@@ -14,17 +14,12 @@ from mcp_django import wiring
 from mcp_django.contrib.control_room.models import UNKNOWN_NAME, CallLogEntry
 from mcp_django.contrib.control_room.options import TRACE_ID_FIELD, get_settings
 from mcp_django.contrib.control_room.pages.figures import CallTarget
-from mcp_django.contrib.control_room.playground.links import ARGUMENTS_PARAMETER, MAX_LINK_CHARACTERS
+from mcp_django.contrib.control_room.playground.links import CALL_PARAMETER, RECORD_PERMISSIONS, RECORDED_KINDS
 from mcp_django.contrib.control_room.playground.principals import (
     ACT_PERMISSION,
     USE_PERMISSION,
     is_playground_enabled,
 )
-from mcp_django.contrib.control_room.recording.entries import ATTEMPT_METHOD
-
-ARGUMENTS_PERMISSION = "mcp_control_room.view_call_arguments"
-KINDS = {"tools/call": "tools", ATTEMPT_METHOD: "tools", "resources/read": "resources", "prompts/get": "prompts"}
-"""Kinds of the playground by method."""
 
 
 class CallLink(NamedTuple):
@@ -58,14 +53,18 @@ def _reverse(site: admin.AdminSite, name: str) -> str:
 
 
 def _may_run_again(request: HttpRequest, entry: CallLogEntry) -> bool:
-    is_known = entry.method in KINDS and entry.name not in ("", UNKNOWN_NAME) and entry.server in wiring.list_aliases()
+    is_known = (
+        entry.method in RECORDED_KINDS
+        and entry.name not in ("", UNKNOWN_NAME)
+        and entry.server in wiring.list_aliases()
+    )
     return is_known and is_playground_enabled() and request.user.has_perm(USE_PERMISSION)
 
 
 def _build_playground_query(request: HttpRequest, entry: CallLogEntry, username: str) -> dict[str, str]:
-    query = {"server": entry.server, "kind": KINDS[entry.method], "name": entry.name}
+    query = {"server": entry.server, "kind": RECORDED_KINDS[entry.method], "name": entry.name}
     if username and request.user.has_perm(ACT_PERMISSION):
         query["as"] = username
-    may_see_arguments = entry.arguments and request.user.has_perm(ARGUMENTS_PERMISSION)
-    full = {**query, ARGUMENTS_PARAMETER: entry.arguments}
-    return full if may_see_arguments and len(urlencode(full)) <= MAX_LINK_CHARACTERS else query
+    if entry.arguments and request.user.has_perms(RECORD_PERMISSIONS):
+        query[CALL_PARAMETER] = str(entry.pk)
+    return query

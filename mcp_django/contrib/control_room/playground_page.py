@@ -177,7 +177,8 @@ class PlaygroundAdmin(BaseAdmin):
         if target.kind.extension == SKILLS_IDENTIFIER:
             return self._build_skill_context(request, target)
         suggested = request.POST.get(SUGGEST)
-        context = build_form_context(request, entry, is_typed=act in (SHOW, SEND) or suggested is not None)
+        is_typed = act in (SHOW, SEND) or suggested is not None
+        context = build_form_context(request, entry, _build_query(target), is_typed=is_typed)
         context |= self._build_link_context(request, target, {})
         form: ArgumentsForm = context["form"]
         if can_suggest(entry, capabilities):

@@ -1,17 +1,20 @@
 """Lists of the playground, links to calls, templates and suggestions."""
 
+import html
 import json
 import re
+from secrets import token_hex
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from mcp_django import Server
 from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal
-from mcp_django.contrib.control_room.playground.links import build_call_link, remove_secrets
+from mcp_django.contrib.control_room.playground.links import build_call_link, get_link_sealer, remove_secrets
 from mcp_django.models import ToolPolicy
 from mcp_django.observability import Call
 from tests.contrib.control_room.test_playground import (
@@ -24,6 +27,7 @@ from tests.contrib.control_room.test_playground import (
     received,
     server,
 )
+from tests.contrib.control_room.test_rows import make_record
 from tests.server.client import PipelineClient
 
 __all__ = ["browser", "change", "received", "server"]
@@ -104,27 +108,53 @@ def test_arguments_of_prompts_and_variables_get_suggestions(browser: Client) -> 
     assert "<textarea" in post(browser, "welcome", "prompts", name="A\nB", _act="show")
 
 
+def find_link(page: str) -> str:
+    """Return the URL of the link to a call."""
+    link = re.search(r'href="([^"]*)" id="call-link"', page)
+    assert link is not None
+    return urlsplit(build_url()).path + html.unescape(link[1])
+
+
 def test_a_link_opens_the_form_with_the_arguments(browser: Client) -> None:
     page = post(
         browser, "repeat", _act="show", **{"text": "a&b", "count": "2", "address/city": "Oslo", "_null-tags": "on"}
     )
-    link = re.search(r'href="([^"]*)" id="call-link"', page)
-    assert link is not None
-    query = parse_qs(urlsplit(link[1].replace("&amp;", "&")).query)
-    assert {name: values[0] for name, values in query.items() if name != "arguments"} == {
-        "server": "played",
-        "kind": "tools",
-        "as": "staff",
-        "name": "repeat",
-    }
-    opened = browser.get(build_url("repeat", arguments=query["arguments"][0]))
+    link = find_link(page)
+    query = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
+    sealed = query.pop("arguments")
+    assert query == {"server": "played", "kind": "tools", "as": "staff", "name": "repeat"}
+    opened = log_in("use_playground", name="another").get(link.replace("as=staff&", ""))
     assert opened.context["form"].build_arguments() == json.loads(read_text(page, "message"))["params"]["arguments"]
     assert "a&amp;b</textarea>" in opened.content.decode()
-    unfit = browser.get(build_url("repeat", arguments='{"text": 5}')).content.decode()
+    unfit = browser.get(urlsplit(link).path + (build_call_link(query, {}, {"text": 5}) or "")).content.decode()
     assert "The form cannot show these arguments" in unfit
     assert "&quot;text&quot;: 5" in unfit
-    for text in ("{", "[1]", "[" * 5000):
-        assert 'class="errornote"' in browser.get(build_url("repeat", arguments=text)).content.decode()
+    for name, text in (("repeat", "{"), ("repeat", '{"text": "a"}'), ("repeat", "x" * 9000), ("write", sealed)):
+        page = browser.get(build_url(name, arguments=text)).content.decode()
+        assert "damaged or have expired" in page
+        assert "Oslo" not in page
+
+
+def test_the_link_of_a_recorded_call_reads_its_arguments_from_the_row(server: Server) -> None:
+    rights = ("use_playground", "view_calllogentry", "view_call_arguments")
+    entry = make_record(timezone.now(), server="played", name="repeat", arguments='{"text": "swordfish"}')
+    allowed = log_in(*rights, name="allowed")
+    url = build_url("repeat", call=str(entry.pk))
+    assert allowed.get(url).context["form"].build_arguments() == {"text": "swordfish"}
+    without = [log_in(*(right for right in rights if right != missing), name=missing) for missing in rights[1:]]
+    others = [build_url("write", call=str(entry.pk)), build_url("repeat", call="0"), build_url("repeat", call="x" * 30)]
+    for page in (*(each.get(url) for each in without), *map(allowed.get, others)):
+        text = page.content.decode()
+        assert "you may not see them" in text
+        assert "swordfish" not in text
+
+
+def test_no_url_of_the_page_has_an_argument(browser: Client) -> None:
+    page = post(browser, "repeat", _act="show", **{"text": "swordfish", "address/city": "swordfish"})
+    urls = re.findall(r'(?:href|action|src|data-[\w-]+)="([^"]*)"', page)
+    assert find_link(page).partition("?")[2] in "".join(map(html.unescape, urls))
+    assert not any("swordfish" in url for url in urls)
+    assert page.count("swordfish") > 2
 
 
 def test_links_contain_no_passwords_and_are_short() -> None:
@@ -137,6 +167,8 @@ def test_links_contain_no_passwords_and_are_short() -> None:
     }
     arguments = {"who": {"name": "ada", "password": "pw"}, "key": "pw", "more": {"password": "pw"}, "n": 1, "x": "pw"}
     assert remove_secrets(schema, arguments) == {"who": {"name": "ada"}, "n": 1}
-    assert "pw" not in (build_call_link({"name": "a"}, schema, arguments) or "pw")
-    assert build_call_link({}, {}, {"text": "x" * 10_000}) is None
+    query = {"server": "played", "kind": "tools", "name": "a"}
+    token = parse_qs((build_call_link(query, schema, arguments) or "")[1:])["arguments"][0]
+    assert get_link_sealer().unseal(token, b"['played', 'tools', 'a']") == {"who": {"name": "ada"}, "n": 1}
+    assert build_call_link(query, {}, {"text": token_hex(5000)}) is None
     assert remove_secrets({"properties": {"more": {}}}, {"more": {"a": 1}, "x": 2}) == {"more": {"a": 1}, "x": 2}

@@ -17,6 +17,7 @@ from django.views.decorators.csrf import csrf_protect
 from mcp_django import wiring
 from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.contrib.apps.preview.host import AppHost, build_document
+from mcp_django.contrib.apps.preview.links import read_arguments
 from mcp_django.contrib.apps.preview.options import is_enabled, may_preview
 from mcp_django.html_pages import add_security_headers, build_login_url, get_static_source
 from mcp_django.protocol.errors import InvalidRequest, MCPError
@@ -52,7 +53,7 @@ class PreviewView(View):
 
 
 class PreviewPageView(PreviewView):
-    """The host page. `?server=…&tool=…&arguments=…` selects the tool and its arguments (JSON)."""
+    """The host page. `?server=…&tool=…` selects the tool, and links have sealed arguments for it."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Render the page."""
@@ -72,7 +73,7 @@ class PreviewPageView(PreviewView):
             "user_name": request.user.get_username(),
             "data": {
                 "server": alias,
-                "arguments": request.GET.get("arguments", ""),
+                "arguments": read_arguments(request),
                 "tools": {
                     tool.name: {"uri": tool.uri, "example": tool.example, "definition": tool.definition}
                     for tool in tools

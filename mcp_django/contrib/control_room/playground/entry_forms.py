@@ -6,7 +6,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from mcp_django.contrib.control_room.playground.links import ARGUMENTS_PARAMETER
+from mcp_django.contrib.control_room.playground.links import InvalidLink, read_linked_arguments
 from mcp_django.contrib.control_room.playground.messages import format_json
 from mcp_django.contrib.control_room.playground.primitives import ListedPrimitive
 from mcp_django.contrib.control_room.playground.schema_forms import ArgumentsForm, build_filled_form, read_json
@@ -16,18 +16,22 @@ class InvalidArguments(ValueError):
     """Arguments that cannot be sent; the text has the reason."""
 
 
-def build_form_context(request: HttpRequest, entry: ListedPrimitive, *, is_typed: bool) -> dict[str, Any]:
-    """Return the form of an entry for the page. Arguments of a link that no form can show are JSON."""
+def build_form_context(
+    request: HttpRequest, entry: ListedPrimitive, query: Mapping[str, str], *, is_typed: bool
+) -> dict[str, Any]:
+    """Return the form of an entry for the page. `query` is that of its URL.
+
+    Arguments of a link that no form can show are JSON.
+    """
     schema = entry.build_schema()
     context: dict[str, Any] = {"schema": format_json(schema)}
     if is_typed:
         return context | {"form": ArgumentsForm(schema, request.POST)}
 
-    text = request.GET.get(ARGUMENTS_PARAMETER, "") if request.method == "GET" else ""
     try:
-        linked = parse_arguments(text) if text else {}
-    except InvalidArguments as problem:
-        return context | {"form": _fill(schema, entry.get_start()), "error": str(problem), "arguments": text}
+        linked = read_linked_arguments(request, query)
+    except InvalidLink as problem:
+        return context | {"form": _fill(schema, entry.get_start()), "error": str(problem)}
     form = _fill(schema, linked or entry.get_start())
     if linked and not form.is_bound:
         context["error"] = _("The form cannot show these arguments. They are below as JSON.")

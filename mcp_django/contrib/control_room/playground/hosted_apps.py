@@ -1,17 +1,14 @@
 """Apps of tools in the page: their documents for the acting user, and links to their preview."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from django.apps import apps
 from django.http import HttpRequest, HttpResponse
-from django.utils.http import urlencode
 from django.utils.module_loading import import_string
 
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.apps.preview.host import HOST_EXTENSIONS, AppHost, build_document
-from mcp_django.contrib.control_room.playground.links import ARGUMENTS_PARAMETER
 from mcp_django.contrib.control_room.playground.primitives import ListedPrimitive
 
 APPS_PACKAGE = "mcp_django.contrib.apps"
@@ -44,8 +41,5 @@ def build_preview_link(request: HttpRequest, alias: str, tool: str, arguments: M
     """
     if not can_host_apps():
         return None
-    found: Any = import_string(f"{APPS_PACKAGE}.preview.options.find_preview_link")(request)
-    if found is None:
-        return None
-    query = {"server": alias, "tool": tool, **({ARGUMENTS_PARAMETER: json.dumps(arguments)} if arguments else {})}
-    return f"{found.url}?{urlencode(query)}"
+    found: str | None = import_string(f"{APPS_PACKAGE}.preview.links.build_link")(request, alias, tool, arguments)
+    return found

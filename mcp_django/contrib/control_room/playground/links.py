@@ -1,24 +1,104 @@
-"""Links to calls: kind, name, user and arguments in a URL, without secrets."""
+"""Links to calls: kind, name and user in a URL, and sealed arguments.
+
+URLs are in logs, histories and chats, and a schema does not mark each secret. So arguments are sealed. The arguments of
+a recorded call stay in its row: its link has the key of the row only.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.http import HttpRequest
 from django.utils.http import urlencode
+from django.utils.translation import gettext as _
 
+from mcp_django import conf
+from mcp_django.contrib.control_room.models import CallLogEntry
 from mcp_django.contrib.control_room.playground.argument_schemas import Argument, list_arguments
+from mcp_django.contrib.control_room.recording.entries import ATTEMPT_METHOD
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.runtime.sealing import TokenSealer
+from mcp_django.server.ports import StateTooLarge
 
 ARGUMENTS_PARAMETER = "arguments"
+"""Parameter with the sealed arguments of a call."""
+CALL_PARAMETER = "call"
+"""Parameter with the primary key of a recorded call."""
 MAX_LINK_CHARACTERS = 6000
 """Maximum length of the query of a link. Servers refuse long ones."""
+MAX_KEY_DIGITS = 18
+LINK_SECONDS = 30 * 86_400.0
+"""Seconds for which a link opens."""
+RECORDED_KINDS = {
+    "tools/call": "tools",
+    ATTEMPT_METHOD: "tools",
+    "resources/read": "resources",
+    "prompts/get": "prompts",
+}
+"""Kinds of the playground by the method of a recorded call."""
+RECORD_PERMISSIONS = ("mcp_control_room.view_calllogentry", "mcp_control_room.view_call_arguments")
+"""Permissions to see the arguments of recorded calls."""
+
+
+class InvalidLink(ValueError):
+    """Link whose arguments cannot be shown; the text has the reason."""
+
+
+@conf.cached("SECRET_KEY", "SECRET_KEY_FALLBACKS")
+def get_link_sealer() -> TokenSealer:
+    """Return the sealer of the arguments in links."""
+    return TokenSealer(conf.secret_keys(), purpose="playground link", max_token_bytes=MAX_LINK_CHARACTERS)
 
 
 def build_call_link(query: Mapping[str, str], schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
-    """Return the query of the URL that opens a form with these arguments; None if it would be too long."""
+    """Return the query of the URL that opens a form with these arguments; None if it would be too long.
+
+    `query` is that of the entry. The link has no passwords, and its other arguments are sealed.
+    """
     kept = remove_secrets(schema, arguments)
-    text = json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
-    link = urlencode({**query, ARGUMENTS_PARAMETER: text} if kept else query)
+    try:
+        sealed = {ARGUMENTS_PARAMETER: _seal(query, kept)} if kept else {}
+    except StateTooLarge:
+        return None
+    link = urlencode({**query, **sealed})
     return f"?{link}" if len(link) <= MAX_LINK_CHARACTERS else None
+
+
+def read_linked_arguments(request: HttpRequest, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments of the link to an entry that was followed; empty without any.
+
+    Raises InvalidLink.
+    """
+    if request.method != "GET":
+        return {}
+    if CALL_PARAMETER in request.GET:
+        return _load_arguments(request, query, request.GET[CALL_PARAMETER])
+    token = request.GET.get(ARGUMENTS_PARAMETER, "")
+    try:
+        return get_link_sealer().unseal(token, _build_binding(query)) if token else {}
+    except InvalidParams:
+        raise InvalidLink(_("The arguments of this link are damaged or have expired. Ask for a new link.")) from None
+
+
+def _load_arguments(request: HttpRequest, query: Mapping[str, str], pk: str) -> dict[str, Any]:
+    """Return the arguments of a recorded call, if the user may see them. Each refusal has the same text."""
+    entry = None
+    if pk.isdecimal() and len(pk) <= MAX_KEY_DIGITS and request.user.has_perms(RECORD_PERMISSIONS):
+        entry = CallLogEntry.objects.filter(pk=pk, server=query["server"], name=query["name"]).first()
+    if entry is None or not entry.arguments or RECORDED_KINDS.get(entry.method) != query["kind"]:
+        raise InvalidLink(_("The arguments of this call were deleted, or you may not see them."))
+    found: dict[str, Any] = jsonrpc.loads(entry.arguments)
+    return found
+
+
+def _seal(query: Mapping[str, str], arguments: Mapping[str, Any]) -> str:
+    return get_link_sealer().seal(dict(arguments), _build_binding(query), ttl=LINK_SECONDS)
+
+
+def _build_binding(query: Mapping[str, str]) -> bytes:
+    """Return the entry in whose links arguments open."""
+    return repr([query[name] for name in ("server", "kind", "name")]).encode("utf-8", "surrogatepass")
 
 
 def remove_secrets(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,18 @@
 """The preview page of apps: access, the offered tools, requests of views, and the documents in its frame."""
 
 import json
+from secrets import token_hex
 
 import pytest
+from django.contrib.auth import get_user
 from django.contrib.auth.models import User
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from mcp_django import conf
 from mcp_django.contrib.apps.preview.host import insert_reporter
+from mcp_django.contrib.apps.preview.links import build_link
 from mcp_django.contrib.apps.preview.policy import MAX_ORIGINS, build_view_policy
 from tests.contrib.apps.preview.conftest import ALIAS, send
 
@@ -81,6 +84,25 @@ def test_the_page_offers_the_tools_with_apps_that_the_user_may_call(staff: Clien
     assert [tool.name for tool in response.context["tools"]] == ["for_models", "show"]
     (shown,) = (tool for tool in response.context["tools"] if tool.name == "show")
     assert (shown.title, shown.uri, shown.example) == ("Plain", "ui://views/plain", {"name": "", "count": 0})
+
+
+def test_a_link_has_sealed_arguments_for_its_user_and_tool(staff: Client, preview_site: Settings) -> None:
+    request = RequestFactory().get("/")
+    request.user = get_user(staff)  # type: ignore[arg-type]
+    link = build_link(request, ALIAS, "show", {"name": "swordfish"}) or ""
+    assert link.startswith(f"/preview/?server={ALIAS}&tool=show&arguments=")
+    assert "swordfish" not in link
+    assert json.loads(staff.get(link).context["data"]["arguments"]) == {"name": "swordfish"}
+    other = Client()
+    other.force_login(User.objects.create_superuser("other"))
+    assert other.get(link).context["data"]["arguments"] == ""
+    for changed in (
+        link.replace("tool=show", "tool=for_models"),
+        link + "x",
+        f"/preview/?server={ALIAS}&arguments={{}}",
+    ):
+        assert staff.get(changed).context["data"]["arguments"] == ""
+    assert "arguments=" not in (build_link(request, ALIAS, "show", {"name": token_hex(5000)}) or "arguments=")
 
 
 def test_the_page_has_no_inline_script_and_a_strict_policy(staff: Client) -> None:

@@ -10,6 +10,7 @@ from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.control_room.playground.primitives import Kind, ListedPrimitive
 from mcp_django.protocol.revisions import LATEST
 from mcp_django.runtime.sealing import TokenSealer
+from mcp_django.server.calls.log_sanitizer import sanitize_uri
 
 MAX_OPERATION_BYTES = 1024 * 1024
 """Maximum bytes of a sealed operation, with the questions of its last round."""
@@ -33,8 +34,10 @@ class RunTarget(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Name for the log of the admin."""
-        return f"{self.kind.method} {self.entry.key} ({self.alias})"
+        """Name for the log of the admin, without the parts of a URI that can hold secrets."""
+        is_uri = self.kind.method == "resources/read" and "uriTemplate" not in self.entry.raw
+        name = sanitize_uri(self.entry.key) if is_uri else self.entry.key
+        return f"{self.kind.method} {name} ({self.alias})"
 
     @property
     def query(self) -> str:
