@@ -116,11 +116,11 @@ def _task_legs(suite: list[str], options: argparse.Namespace, results: Path) -> 
 
 def _client_legs(suite: list[str], options: argparse.Namespace, results: Path) -> dict[str, Leg]:
     legs: dict[str, Leg] = {}
-    for run, checks, complaint in client_runs.outcomes(suite, client_runs.runs(suite, options.version), results):
+    for leg, scenario, checks, complaint in client_runs.outcomes(suite, options.version, results):
         problems = _problems(checks)
         if complaint and not problems:
             problems = [Problem("(client)", "FAILURE", f"the client broke down:\n{complaint}")]
-        legs.setdefault(run.leg, {})[run.scenario] = problems
+        legs.setdefault(leg, {})[scenario] = problems
     return legs
 
 

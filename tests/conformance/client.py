@@ -34,8 +34,9 @@ django.setup()
 
 from django.contrib.auth import get_user_model  # noqa: E402
 
-from mcp_django.client import AuthorizationNeeded, CallError, Client, StreamableHTTP  # noqa: E402
+from mcp_django.client import AuthorizationNeeded, CallError, Client, ClientError, StreamableHTTP  # noqa: E402
 from mcp_django.client.oauth.flow import begin_flow, complete_flow  # noqa: E402
+from mcp_django.client.oauth.http import AuthorizationFailed  # noqa: E402
 from mcp_django.client.oauth.loopback import login  # noqa: E402
 from mcp_django.client.pool.factory import build_client  # noqa: E402
 from mcp_django.conf.clients import ClientAuth, ClientSettings  # noqa: E402
@@ -153,6 +154,16 @@ async def authorized(url: str, told: Told) -> None:
         await _used(client)
 
 
+async def refused(url: str, told: Told) -> None:
+    """Trust no authorization server or resource that is not the one that was asked for."""
+    await _fail(AuthorizationFailed, url, told)
+
+
+async def limited(url: str, told: Told) -> None:
+    """Give up a server that is never content."""
+    await _fail(ClientError, url, told)
+
+
 async def asserted(url: str, told: Told) -> None:
     """Identity assertions (SEP-990) are the SDK's: any `httpx2.Auth` does."""
 
@@ -200,7 +211,23 @@ SCENARIOS: dict[str, Scenario] = {
     "sep-2640-client-verify-frontmatter": skills_loaded,
     "sep-2640-client-verify-size": skills_loaded,
     "auth/enterprise-managed-authorization": asserted,
+    "auth/scope-retry-limit": limited,
+    "auth/resource-mismatch": refused,
+    "auth/metadata-issuer-mismatch": refused,
+    "auth/iss-supported-missing": refused,
+    "auth/iss-wrong-issuer": refused,
+    "auth/iss-unexpected": refused,
+    "auth/iss-normalized": refused,
 }
+
+
+async def _fail(expected: type[Exception], url: str, told: Told) -> None:
+    """Use a server that must not be used. Raises AssertionError if it is."""
+    try:
+        await authorized(url, told)
+    except expected:
+        return
+    raise AssertionError(f"No {expected.__name__}")
 
 
 async def _used(client: Client) -> None:

@@ -1,72 +1,103 @@
-"""The suite's scenarios for clients: each in a process of the suite's, which starts the client under test."""
+"""The suite's scenarios for clients: each revision in a process of the suite's, which starts the client under test."""
 
 import json
 import os
 import re
+import shlex
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.conformance import client_command
 from tests.conformance.server import fixtures_database
 
-AT_ONCE = 2
-"""Scenarios that run at the same time; the suite itself would start all of them at once."""
-LIMIT = 60
-"""Seconds that the client has."""
+LIMIT = 1200
+"""Seconds for the scenarios under one revision."""
 EXTENSIONS = "extensions"
 """The leg of what belongs to no revision."""
-Judge = Callable[[list[dict[str, Any]]], list[Any]]
-
-
-class Run(NamedTuple):
-    """A scenario under a revision, or under the one that the suite chooses."""
-
-    leg: str
-    scenario: str
-    version: str | None
+MAX_WAITING = 128
+"""Clients that wait for their turn: more than a revision has scenarios."""
+ROOT = Path(__file__).parents[2]
 
 
 class Outcome(NamedTuple):
-    """What came of a run."""
+    """What came of a scenario."""
 
-    run: Run
+    leg: str
+    scenario: str
     checks: list[dict[str, Any]]
     complaint: str
-    """What the suite said where it was not content; it may be although no check failed: the client broke down."""
+    """What the client said where it broke down; it may be although no check failed."""
 
 
-def runs(suite: list[str], versions: tuple[str, ...]) -> list[Run]:
-    """Every scenario, under each of the revisions that it is for; what is for no revision once."""
+def outcomes(suite: list[str], versions: tuple[str, ...], results: Path) -> Iterator[Outcome]:
+    """Run every scenario under each of the revisions that it is for, and once what is for no revision."""
+    results.mkdir(parents=True)
+    with fixtures_database() as environment, _client_processes(results / "clients", environment) as command:
+        tested = [*suite, "client", "--command", command]
+        for version in versions:
+            yield from _leg(version, [*tested, "--suite", "all", "--spec-version", version], results / version)
+        ran = set()
+        for outcome in _leg(EXTENSIONS, [*tested, "--suite", EXTENSIONS], results / EXTENSIONS):
+            ran.add(outcome.scenario)
+            yield outcome
+        # The suite knows extensions that none of its selections includes.
+        for scenario in _extension_scenarios(suite):
+            if scenario not in ran:
+                _run([*tested, "--scenario", scenario], results / EXTENSIONS)
+                yield _outcome(EXTENSIONS, scenario, results / EXTENSIONS)
+
+
+def _extension_scenarios(suite: list[str]) -> list[str]:
     listed = subprocess.run([*suite, "list", "--client"], capture_output=True, text=True, timeout=60, check=True).stdout
-    found = re.findall(r"^ +- (\S+) \[(.*)\]$", listed, re.MULTILINE)
+    found = re.findall(r"^ +- (\S+) \[extension\]$", listed, re.MULTILINE)
     if not found:
-        raise SystemExit(f"The suite lists no scenario for clients:\n{listed}")
-    wanted = [Run(version, name, version) for version in versions for name, those in found if version in those]
-    return wanted + [Run(EXTENSIONS, name, None) for name, those in found if those == "extension"]
+        raise SystemExit(f"The suite lists no extension for clients:\n{listed}")
+    return found
 
 
-def outcomes(suite: list[str], wanted: list[Run], results: Path) -> list[Outcome]:
-    """Run scenarios, in their order."""
-    with fixtures_database() as environment, ThreadPoolExecutor(AT_ONCE) as pool:
-        numbered = enumerate(wanted)
-        return list(pool.map(lambda each: _outcome(suite, each[1], results / str(each[0]), environment), numbered))
+@contextmanager
+def _client_processes(path: Path, environment: dict[str, str]) -> Iterator[str]:
+    """Keep a process that forks clients, listening at a path. Yield the command that starts a client."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        # A client that is started before its modules are imported waits here.
+        listener.listen(MAX_WAITING)
+        command = [sys.executable, "-m", "tests.conformance.client_processes", str(listener.fileno())]
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **environment}, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL
+        )
+    try:
+        yield shlex.join([sys.executable, "-I", "-S", client_command.__file__, str(path)])
+    finally:
+        process.terminate()
+        process.wait()
 
 
-def _outcome(suite: list[str], run: Run, results: Path, environment: dict[str, str]) -> Outcome:
-    command = [*suite, "client", "--command", f"{sys.executable} -m tests.conformance.client"]
-    command += ["--scenario", run.scenario, "--timeout", str(LIMIT * 1000), "--output-dir", str(results)]
-    command += ["--spec-version", run.version] if run.version else []
-    said = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT * 2,
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, **environment},
-        check=False,
-    )
-    checks = [check for path in results.rglob("checks.json") for check in json.loads(path.read_text())]
-    return Outcome(run, checks, (said.stdout + said.stderr)[-2000:] if said.returncode else "")
+def _leg(leg: str, command: list[str], results: Path) -> Iterator[Outcome]:
+    """Run scenarios at once; the clients take turns."""
+    run = _run(command, results)
+    scenarios = re.findall(r"^[✓✗-] (\S+): ", run.stdout, re.MULTILINE)
+    if not scenarios:
+        raise SystemExit(f"The suite ran no scenario for clients under {leg}:\n{run.stdout}{run.stderr}")
+    for scenario in scenarios:
+        yield _outcome(leg, scenario, results)
+
+
+def _run(command: list[str], results: Path) -> subprocess.CompletedProcess[str]:
+    limits = ["--timeout", str(LIMIT * 1000), "--output-dir", str(results)]
+    return subprocess.run([*command, *limits], capture_output=True, text=True, timeout=LIMIT, check=False)
+
+
+def _outcome(leg: str, scenario: str, results: Path) -> Outcome:
+    """Read what the suite wrote of a scenario; of one that crashed it wrote nothing."""
+    found = list(results.glob(f"{scenario}-[0-9][0-9][0-9][0-9]-*/checks.json"))
+    if not found:
+        return Outcome(leg, scenario, [{"id": scenario, "status": "FAILURE", "name": "the scenario crashed"}], "")
+    said = found[0].with_name("stderr.txt").read_text().rstrip()
+    complaint = "" if said.endswith(f"{client_command.ENDED} 0") else said[-2000:]
+    return Outcome(leg, scenario, json.loads(found[0].read_text()), complaint)
