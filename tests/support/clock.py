@@ -17,7 +17,7 @@ SETTLE_TURNS = 200
 """Turns of the event loop after which `advance` goes on although callbacks are still ready."""
 BLOCKED_SECONDS = 10.0
 """Real seconds after which a function in a thread is taken for blocked."""
-MAX_FOLLOWING_FUNCTIONS = 10
+MAX_FOLLOWING_FUNCTIONS = 5
 """Maximum functions in threads, one after the other, for which `advance_until` waits before a step."""
 
 
@@ -84,7 +84,9 @@ class Clock:
 
         while not condition():
             assert time.monotonic() < end, "it did not happen"
+            begun = time.monotonic()
             await self._finish_thread_work()
+            end += time.monotonic() - begun
             if condition():
                 return
             await self.advance(step)
