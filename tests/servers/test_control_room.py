@@ -135,5 +135,6 @@ def test_calls_of_one_process_on_the_page_of_another(new_database: Callable[[str
             expect(alerts.and_(page.locator("[data-alert=silent_process]"))).to_be_visible()
             expect(alerts).to_have_count(0)
         page.goto(f"{ADMIN}alert/?q={process}")
-        expect(page.locator("td.field-cleared")).to_contain_text(":")
+        # The newest is first. On a slow machine the process may have been silent before.
+        expect(page.locator("td.field-cleared").first).to_contain_text(":")
         other.terminate()

@@ -48,7 +48,7 @@ class SuperuserMiddleware:
 
         process_reports.HEARTBEAT_SECONDS = 0.2
         process_reports.SILENT_SECONDS = 3.0
-        process_reports.FORGET_SECONDS = 10.0
+        process_reports.FORGET_SECONDS = 20.0
         self.get_response = get_response
 
     def __call__(self, request: Any) -> Any:
