@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from mcp_django.contrib.control_room.models import CallLogEntry
 from mcp_django.contrib.control_room.pages.running_calls import describe_wait
-from mcp_django.contrib.control_room.recording.timeline import decode_timeline
+from mcp_django.contrib.control_room.recording.timeline import RecordedWait, decode_timeline
 
 MAX_SHOWN_ROUNDS = 50
 
@@ -25,7 +27,7 @@ class CallRound:
     def questions(self) -> list[Any]:
         """Requests to the client, in words."""
         waits = decode_timeline(self.entry.timeline).waits
-        return [f"{describe_wait(wait.cause)} {wait.key}".strip() for wait in waits if wait.is_question]
+        return [_describe_question(wait) for wait in waits if wait.is_question]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,11 @@ class CallRounds:
         """Return True if rounds before the last one have no row."""
         numbers = [row.entry.round for row in self.rows if row.entry.round]
         return bool(numbers) and max(numbers) > len(set(numbers))
+
+
+def _describe_question(wait: RecordedWait) -> Any:
+    cause = describe_wait(wait.cause)
+    return _("%(cause)s (%(name)s)") % {"cause": cause, "name": wait.key} if wait.key else cause
 
 
 def load_rounds(entry: CallLogEntry, alias: str) -> CallRounds:

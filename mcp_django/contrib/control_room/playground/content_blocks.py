@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping
 from mimetypes import guess_extension
 from typing import Any, NamedTuple
 
+from django.template.defaultfilters import filesizeformat
+from django.utils.translation import gettext as _
+
 from mcp_django.contrib.control_room.playground.messages import format_json
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -95,9 +98,11 @@ def _build_media(kind: str, data: Any, media_type: Any, title: str, uri: str = "
     try:
         size = len(base64.b64decode(str(data), validate=True))
     except (binascii.Error, ValueError):
-        return ContentBlock("text", f"{media_type}: invalid base64", title, uri)
+        return ContentBlock("text", _("%(type)s: invalid base64") % {"type": media_type}, title, uri)
     if size > MAX_SHOWN_BYTES:
-        return ContentBlock("text", f"{media_type}, {size} bytes", title, uri)
+        return ContentBlock(
+            "text", _("%(type)s, %(size)s") % {"type": media_type, "size": filesizeformat(size)}, title, uri
+        )
     shown = {"image": IMAGE_TYPES, "audio": AUDIO_TYPES}.get(kind, frozenset())
     kind = kind if media_type in shown else "file"
     return ContentBlock(kind, str(data), title, uri, str(media_type), size)

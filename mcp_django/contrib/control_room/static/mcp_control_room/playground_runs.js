@@ -20,7 +20,7 @@ window.playgroundRuns = (() => {
       section = document.createElement("section");
       section.dataset.round = key;
       const title = document.createElement("h3");
-      title.textContent = `${label}${texts.roundText} ${number}`;
+      title.textContent = `${label}${texts.roundText.replace("0", number)}`; // the text has a 0 in place of the number
       section.append(title, document.createElement("ol"));
       rounds.append(section);
     }
