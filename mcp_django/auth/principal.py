@@ -18,6 +18,8 @@ LOCAL: Final = "local"
 """Kind and key of the local principal."""
 PROJECT_ISSUER: Final = "django"
 """Issuer of this project's own credentials. Subjects are primary keys of users."""
+KEY_PART_COUNT: Final = 3
+"""Number of parts of a key: issuer, subject and client."""
 PERMISSION_CACHE_SECONDS = 10.0
 """Seconds for which the result of a permission check is cached on a principal."""
 Run = Callable[..., Awaitable[Any]]
@@ -271,6 +273,15 @@ class _CachedPermissions:
         if getattr(user, "pk", None) is not None:
             # Not type(user): the type of a lazy object is the wrapper.
             self._user = user.__class__._default_manager.filter(pk=user.pk).first()
+
+
+def split_key(key: str) -> tuple[str, str, str]:
+    """Return issuer, subject and client of the key of a principal; empty texts for a key of another form."""
+    parts = key.split("|")
+    if len(parts) != KEY_PART_COUNT:
+        return "", "", ""
+    issuer, subject, client_id = (part.replace("%7C", "|").replace("%25", "%") for part in parts)
+    return issuer, subject, client_id
 
 
 def _escape(part: str) -> str:

@@ -1,7 +1,6 @@
 """The client of one MCP server."""
 
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,17 +24,7 @@ from mcp_django.client.session.validation import OutputValidator
 from mcp_django.client.skills import SkillReader
 from mcp_django.client.tasks.tool_caller import ToolCaller
 from mcp_django.client.transports.targets import SSE, Stdio, StreamableHTTP, WebSocket
-
-DISTRIBUTION = "mcp-django-channels"
-
-
-def read_version() -> str:
-    """Return the version of the installed distribution, and 0 for a copy of the package without metadata."""
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "0"
-
+from mcp_django.conf.project import DISTRIBUTION, read_version
 
 CLIENT_INFO = types.Implementation(name=DISTRIBUTION, version=read_version())
 DEFAULT_TIMEOUT_SECONDS, DEFAULT_STARTUP_TIMEOUT_SECONDS, DEFAULT_MAX_RETRIES = 60.0, 30.0, 3

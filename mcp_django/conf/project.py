@@ -5,11 +5,22 @@ Values are read as they are. Invalid entries are skipped, because Django reports
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
 
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.utils.module_loading import import_string
+
+DISTRIBUTION: Final = "mcp-django-channels"
+
+
+def read_version() -> str:
+    """Return the version of the installed distribution, and 0 for a copy of the package without metadata."""
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "0"
 
 
 def databases() -> dict[str, Mapping[str, Any]]:

@@ -139,6 +139,10 @@ class Lifecycle:
         """Exit the lifespan of `server` at shutdown."""
         self._servers.add(server)
 
+    def list_servers(self) -> list[Server]:
+        """Return the servers that this process serves."""
+        return list(self._servers)
+
     def is_draining(self) -> bool:
         """Return True if new calls are rejected on the running loop."""
         if not self.has_started_draining:

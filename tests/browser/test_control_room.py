@@ -23,6 +23,7 @@ from tests.browser.keyboard import Keyboard
 from tests.browser.test_strict_policy import OF_DJANGO, boss, check, page, site_url, strict_server
 from tests.contrib.control_room.test_rows import make_record, make_rollup, make_usage
 from tests.contrib.control_room.test_running_calls import make_long_call, make_process
+from tests.contrib.control_room.test_streams import make_stream
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 __all__ = ["boss", "page", "site_url", "strict_server"]
@@ -44,7 +45,10 @@ def room(page: Page, settings: Settings) -> Page:
     for past in range(20):
         make_rollup(now - timedelta(minutes=past), count=past + 3, name=f"a_tool_with_a_long_name_{past % 3}")
     make_rollup(now - timedelta(minutes=2), count=2, outcome="bug")
-    make_process("web-1:1", age=-3600)  # it never falls silent in a slow test
+    versions = {"package_version": "0.9.0", "python_version": "3.12.4", "django_version": "5.2.1"}
+    make_process("web-1:1", age=-3600, **versions)  # it never falls silent in a slow test
+    make_process("web-3:3", age=-3600)
+    make_stream(process="web-1:1")
     make_process("web-2:2", age=60)
     make_long_call(process="web-1:1", progress=2, progress_total=3, client="a-client 1.0")
     make_usage(now.replace(minute=0), client="a-client", user_key="1")
@@ -72,6 +76,11 @@ def test_the_room_is_usable_and_live(room: Page) -> None:
     room.get_by_role("link", name="a_tool_with_a_long_name_0").click()
     room.get_by_text("5d1f09c2").first.wait_for()
     check(room, ignored=OF_DJANGO, own=OWN)
+    room.goto(ROOM)
+    room.locator("#streams a[href*=end-stream]").click()
+    check(room, ignored=OF_DJANGO, own=OWN)
+    room.locator("#content-main input[type=submit]").click()
+    expect(room.locator("#streams a[href*=end-stream]")).to_have_count(0)
     room.goto(f"{ROOM}access/?server=default&users=boss")
     room.locator("#access summary").first.click()
     check(room, ignored=OF_DJANGO, own=OWN)
@@ -195,6 +204,7 @@ def test_a_run_is_answered_and_cancelled_in_the_playground(room: Page, asking_to
     assert room.locator("#playground-result").evaluate("it => it === document.activeElement")
     rounds = room.locator("[data-part=rounds] section")
     expect(rounds).to_have_count(3)
+    expect(rounds.locator("h3")).to_have_text([re.compile(rf"\b{number}\b") for number in (1, 2, 3)])
     rounds.nth(1).locator("summary").first.press("Enter")
     expect(rounds.nth(1).locator("pre").first).to_contain_text('"inputResponses"')
     check(room, ignored=OF_DJANGO, own=OWN)

@@ -96,16 +96,21 @@ class ListenClient:
             """Do something."""
             return ""
 
-    async def listen(self, id: Any = 1, *, capabilities: Any = None, **wanted: Any) -> Subscription:
-        work = self.send("subscriptions/listen", {"notifications": wanted}, id, capabilities=capabilities)
+    async def listen(self, id: Any = 1, *, capabilities: Any = None, client: Any = None, **wanted: Any) -> Subscription:
+        work = self.send(
+            "subscriptions/listen", {"notifications": wanted}, id, capabilities=capabilities, client=client
+        )
         assert isinstance(work, PendingResponse)
         assert not work.can_stream
         await work.run
         assert self.connection.subscriptions is not None
         return self.connection.subscriptions[id]
 
-    def send(self, method: str, params: dict[str, Any], id: Any = None, *, capabilities: Any = None) -> Any:
-        whole = {**params, "_meta": {meta.PROTOCOL_VERSION: STATELESS, meta.CLIENT_CAPABILITIES: capabilities or {}}}
+    def send(
+        self, method: str, params: dict[str, Any], id: Any = None, *, capabilities: Any = None, client: Any = None
+    ) -> Any:
+        about = {meta.PROTOCOL_VERSION: STATELESS, meta.CLIENT_CAPABILITIES: capabilities or {}}
+        whole = {**params, "_meta": {**about, **({} if client is None else {meta.CLIENT_INFO: client})}}
         message = {"jsonrpc": "2.0", "method": method, "params": whole, **({} if id is None else {"id": id})}
         raw = jsonrpc.loads(jsonrpc.dumps(message))
         return self.pipeline.handle(self.pipeline.stateless, raw, self.connection, Outbox())

@@ -21,7 +21,7 @@ from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Outcome, Overloaded
 from mcp_django.server.server import Server
 from mcp_django.server.subscriptions.filter import SubscriptionFilter, covering_uris
-from mcp_django.server.subscriptions.listen import MAX_PENDING_PARTS, RETRY_DELAY_SECONDS
+from mcp_django.server.subscriptions.listen import MAX_CLIENT_CHARACTERS, MAX_PENDING_PARTS, RETRY_DELAY_SECONDS
 from tests.server.client import STATELESS, PipelineClient, ports
 from tests.server.listening import ChangeLog, ListenClient, taken
 
@@ -272,16 +272,22 @@ async def test_a_resource_that_is_gone_or_hidden_by_now_is_not_told_of():
     assert await taken(subscription) == []
 
 
-async def test_an_open_stream_keeps_nothing_of_its_request():
+async def test_an_open_stream_keeps_only_the_shared_name_of_its_client_of_its_request():
     peer = ListenClient(
         headers=Headers([(b"mcp-protocol-version", STATELESS.encode()), (b"mcp-method", b"subscriptions/listen")])
     )
-    subscription = await peer.listen(1, toolsListChanged=True)
-    call = subscription._call
+    client = {"name": "Claude", "version": "2" * 1000, "title": "Claude Desktop"}
+    subscription = await peer.listen(1, client=client, toolsListChanged=True)
+    call = subscription.call
     assert call.message.params is None
     assert call.connection is not peer.connection
     assert call.connection.headers is None
-    assert (call.meta, call.client_info, call.capabilities) == ({}, {}, {})
+    assert (call.meta, call.capabilities) == ({}, {})
+    assert call.client_info == {"name": "Claude", "version": "2" * MAX_CLIENT_CHARACTERS}
+    other = await peer.listen(2, client=client, promptsListChanged=True)
+    assert other.call.client_info is call.client_info
+    nameless = await peer.listen(3, client={"name": 5}, promptsListChanged=True)
+    assert nameless.call.client_info == {"name": "", "version": ""}
 
 
 async def test_a_server_without_a_source_of_changes_offers_none():

@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.admin.accounts.sections import add_account_section, set_call_counter
 from mcp_django.admin.base import BaseAdmin, ServerFilter
+from mcp_django.contrib.control_room import account_calls
 from mcp_django.contrib.control_room.alerts.muting import (
     MUTE_PERMISSION,
     MUTED_MESSAGE,
@@ -25,7 +26,6 @@ from mcp_django.contrib.control_room.alerts.muting import (
 from mcp_django.contrib.control_room.call_links import iter_links
 from mcp_django.contrib.control_room.export import iter_lines
 from mcp_django.contrib.control_room.models import Alert, AlertRule, CallLogEntry
-from mcp_django.contrib.control_room.pages import account_calls
 from mcp_django.contrib.control_room.pages.call_phases import build_phases
 from mcp_django.contrib.control_room.pages.call_rounds import load_rounds
 from mcp_django.contrib.control_room.pages.callers import load_user_names
@@ -123,13 +123,13 @@ class CallLogEntryAdmin(BaseAdmin):
     @admin.display(description=_("duration"), ordering="milliseconds")
     def duration(self, record: CallLogEntry) -> str:
         """Return the duration in milliseconds."""
-        return f"{number_format(record.milliseconds, decimal_pos=1)} ms"
+        return _format_milliseconds(record.milliseconds)
 
     @admin.display(description=_("waited"))
     def waited(self, record: CallLogEntry) -> str:
         """Return the time in which the call waited, in milliseconds."""
         waited = record.waited_milliseconds
-        return "-" if waited is None else f"{number_format(waited, decimal_pos=1)} ms"
+        return "-" if waited is None else _format_milliseconds(waited)
 
     @admin.display(description=_("user"), ordering="user_key")
     def user_name(self, record: CallLogEntry) -> str:
@@ -175,6 +175,10 @@ class CallLogEntryAdmin(BaseAdmin):
         response["Content-Disposition"] = f'attachment; filename="calls.{format}"'
         response["Cache-Control"] = "no-store"
         return response
+
+
+def _format_milliseconds(milliseconds: float) -> str:
+    return gettext("%(number)s ms") % {"number": number_format(milliseconds, decimal_pos=1)}
 
 
 def _get_name(record: CallLogEntry, user_key: str) -> str:

@@ -11,6 +11,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django import wiring
+from mcp_django.contrib.control_room.caller_credentials import REVOKE_PERMISSION, load_credentials
 from mcp_django.contrib.control_room.models import UNKNOWN_NAME, CallLogEntry
 from mcp_django.contrib.control_room.options import TRACE_ID_FIELD, get_settings
 from mcp_django.contrib.control_room.pages.figures import CallTarget
@@ -43,6 +44,10 @@ def iter_links(request: HttpRequest, site: admin.AdminSite, entry: CallLogEntry,
         yield CallLink(
             f"{_reverse(site, 'calllogentry_changelist')}?user_key={quote(entry.user_key)}", _("Calls of the user")
         )
+    if request.user.has_perm(REVOKE_PERMISSION) and request.user.has_perm("mcp_control_room.view_controlroom"):
+        credential = load_credentials([entry.principal]).get(entry.principal)
+        if credential is not None and credential.access is not None:
+            yield CallLink(f"{_reverse(site, 'controlroom_revoke')}?{credential.query}", _("Revoke access"))
     if _may_run_again(request, entry):
         query = urlencode(_build_playground_query(request, entry, username))
         yield CallLink(f"{_reverse(site, 'playground_changelist')}?{query}", _("Run again in the playground"))

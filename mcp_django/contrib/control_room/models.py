@@ -120,7 +120,12 @@ class ControlRoom(CallRollup):
     class Meta:
         proxy = True
         default_permissions = ("view",)
-        permissions = [("cancel_call", _("Can cancel calls")), ("view_access", _("Can view who may do what"))]
+        permissions = [
+            ("cancel_call", _("Can cancel calls")),
+            ("end_stream", _("Can end streams without a session")),
+            ("revoke_access", _("Can revoke the access of OAuth clients")),
+            ("view_access", _("Can view who may do what")),
+        ]
         verbose_name = _("control room")
         verbose_name_plural = _("control room")
 
@@ -179,6 +184,10 @@ class ServingProcess(models.Model):
     max_threads = models.PositiveIntegerField(_("maximum threads"))
     queued = models.PositiveIntegerField(_("calls that wait for a thread"))
     dropped = models.PositiveBigIntegerField(_("dropped records"))
+    streams = models.PositiveIntegerField(_("open streams without a session"), default=0, db_default=0)
+    package_version = models.CharField(_("version of mcp-django"), max_length=32, **_NO_TEXT)
+    python_version = models.CharField(_("version of Python"), max_length=32, **_NO_TEXT)
+    django_version = models.CharField(_("version of Django"), max_length=32, **_NO_TEXT)
 
     objects: ClassVar[models.Manager["ServingProcess"]] = models.Manager()
 
@@ -189,6 +198,14 @@ class ServingProcess(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def versions(self) -> tuple[str, str, str]:
+        """Versions of the package, Python and Django.
+
+        They are empty in the row of a process with an earlier version of the package.
+        """
+        return self.package_version, self.python_version, self.django_version
 
 
 class LongCall(models.Model):
@@ -222,6 +239,39 @@ class LongCall(models.Model):
 
     def __str__(self) -> str:
         return f"{self.method} {self.name}".strip()
+
+
+class ReportedStream(models.Model):
+    """Open stream of changes of a client without a session (`subscriptions/listen`).
+
+    Its process writes the row, and deletes it at the end of the stream.
+    """
+
+    key = models.CharField(max_length=32, primary_key=True)
+    process = models.CharField(_("process"), max_length=PROCESS_CHARACTERS, db_index=True)
+    started = models.DateTimeField(_("started"))
+    server = models.CharField(_("server"), max_length=64)
+    principal = models.CharField(_("principal"), max_length=KEY_CHARACTERS)
+    user_key = models.CharField(_("user"), max_length=64, blank=True)
+    client = models.CharField(_("client"), max_length=KEY_CHARACTERS, blank=True)
+    revision = models.CharField(_("revision"), max_length=16)
+    lists = models.CharField(_("lists"), max_length=64, blank=True)
+    """Kinds of lists whose changes the client gets, separated by commas."""
+    resources = models.PositiveIntegerField(_("resources"))
+    others = models.PositiveIntegerField(_("other subjects"))
+    """Number of subscribed keys of extensions, such as tasks."""
+    ended = models.DateTimeField(_("ended"), null=True)
+    """Time at which an administrator ended the stream; the process does so with its next report."""
+
+    objects: ClassVar[models.Manager["ReportedStream"]] = models.Manager()
+
+    class Meta:
+        verbose_name = _("stream without a session")
+        verbose_name_plural = _("streams without a session")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.principal}, {self.client}" if self.client else self.principal
 
 
 class CallLogEntry(models.Model):

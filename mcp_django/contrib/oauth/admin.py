@@ -22,9 +22,11 @@ from oauth2_provider import admin as _registered  # noqa: F401  # for either ord
 
 from mcp_django.admin.accounts.sections import AccountSection, SectionCell, add_account_section, get_admin_url
 from mcp_django.admin.base import BaseAdmin
+from mcp_django.admin.client_access import set_access_manager
 from mcp_django.admin.widgets import LinesField, WordsField, replace_by_scope_boxes
 from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.flows import revocation
+from mcp_django.contrib.oauth.flows.access_manager import OAuthAccessManager
 from mcp_django.contrib.oauth.models import ClientProfile, Consent
 from mcp_django.contrib.oauth.toolkit_compat import (
     get_access_token_model,
@@ -348,3 +350,4 @@ def build_clients_section(request: HttpRequest, user: Any) -> AccountSection | N
 
 
 add_account_section(build_clients_section)
+set_access_manager(OAuthAccessManager())

@@ -8,6 +8,7 @@ can send. A slow client therefore costs at most one mark per changed item, and a
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from mcp_django.aio.loop_local import LoopLocal
@@ -40,6 +41,9 @@ T = TypeVar("T")
 LISTEN_METHOD = "subscriptions/listen"
 MAX_PENDING_PARTS = 64
 """Maximum number of pending updates of parts, on top of the subscribed resources."""
+
+MAX_CLIENT_CHARACTERS = 120
+"""Maximum characters of the name and of the version of a client that an open stream keeps."""
 
 RETRY_DELAY_SECONDS = 1.0
 """Seconds before an overloaded permission check is retried."""
@@ -77,6 +81,11 @@ class Subscription:
     def id(self) -> jsonrpc.Id:
         """Id of the stream's request."""
         return cast(jsonrpc.Request, self._call.message).id
+
+    @property
+    def call(self) -> Call:
+        """Call of the request, with its caller, its start, and name and version of the client."""
+        return self._call
 
     @property
     def principal(self) -> Principal:
@@ -310,6 +319,10 @@ class SubscriptionRegistry:
         subscription.filter = filter
         self._index(subscription)
 
+    def list_started(self) -> list[Subscription]:
+        """Return the started subscriptions. Thread-safe."""
+        return [subscription for subscription in list(self._all) if subscription.has_started]
+
     def send_stream_signal(self, call: Call, uris: tuple[str, ...], *, opened: bool) -> None:
         """Send the project's signal that a stream opened or closed."""
         if uris:
@@ -383,6 +396,14 @@ class ServerSubscriptions:
             raise
         return subscription
 
+    def list_started(self) -> list[tuple[asyncio.AbstractEventLoop, Subscription]]:
+        """Return the started subscriptions with their loops. Thread-safe."""
+        return [
+            (loop, subscription)
+            for loop, registry in self._registries.items()
+            for subscription in registry.list_started()
+        ]
+
     def _create_registry(self) -> SubscriptionRegistry:
         changes = self._server.change_feed
         assert changes is not None  # `listen` is not offered without it
@@ -423,7 +444,19 @@ def _strip_call(call: Call) -> Call:
         connection=Connection(call.principal, url_kwargs=call.connection.url_kwargs or None),
         outbox=_NULL_OUTBOX,
         capabilities=_EMPTY,
-        client_info=_EMPTY,
+        client_info=_shorten_client_info(call),
         meta=_EMPTY,
         record=call.record if is_traced else _UNTRACED,
     )
+
+
+def _shorten_client_info(call: Call) -> dict[str, Any]:
+    """Return the name and version of the client, in a dict that streams of equal clients share."""
+    info = call.client_info
+    name, version = (text if isinstance(text := info.get(key), str) else "" for key in ("name", "version"))
+    return _build_client_info(name[:MAX_CLIENT_CHARACTERS], version[:MAX_CLIENT_CHARACTERS])
+
+
+@lru_cache(maxsize=256)
+def _build_client_info(name: str, version: str) -> dict[str, Any]:
+    return {"name": name, "version": version}

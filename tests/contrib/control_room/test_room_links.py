@@ -72,8 +72,10 @@ def test_sessions_are_ended_and_tokens_revoked_on_their_own_pages_with_their_own
     assert revoke in page
     token.revoke()
     [row, _other] = load_callers(timezone.now()).rows
-    assert row.token is not None
-    assert row.token.revoked_at is not None
+    assert row.credential is not None
+    assert row.credential.token is not None
+    assert row.credential.token.revoked_at is not None
+    assert "CI job (revoked)" in open_page("change_personalaccesstoken")
 
 
 def test_streams_and_subscriptions_of_sessions_are_counted_by_server() -> None:
@@ -120,6 +122,18 @@ def test_silent_processes_and_waiting_calls_are_marked() -> None:
     ]
     assert 'class="room-state warning">busy<' in page
     assert 'class="room-state bad">silent<' in page
+
+
+def test_processes_of_a_deployment_show_their_versions_and_that_they_are_mixed() -> None:
+    versions = {"package_version": "0.9.0", "python_version": "3.12.4", "django_version": "5.2.1"}
+    make_process("web-1", **versions)
+    make_process("web-2", **versions)
+    make_process("old", age=60)  # silent, and so no part of the mix
+    page = open_page()
+    assert page.count("mcp-django 0.9.0, Python 3.12.4, Django 5.2.1") == 2
+    assert "mixed-versions" not in page
+    make_process("web-3", **{**versions, "python_version": "3.13.0"})
+    assert "mixed-versions" in open_page()
 
 
 def test_links_of_tiles_and_alerts_lead_to_the_recorded_calls() -> None:

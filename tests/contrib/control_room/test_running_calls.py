@@ -1,9 +1,11 @@
 """Running calls: their rows, their cancellation from another process, and processes that fall silent."""
 
+import platform
 import re
 from datetime import timedelta
 from typing import Any
 
+import django
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.admin.models import LogEntry
@@ -11,8 +13,10 @@ from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 from django.utils import timezone
 
+from mcp_django.conf.project import read_version
 from mcp_django.contrib.control_room.models import Alert, LongCall, ServingProcess
 from mcp_django.contrib.control_room.options import RecordSettings
+from mcp_django.contrib.control_room.pages import running_calls
 from mcp_django.contrib.control_room.pages.running_calls import load_running_calls, mark_cancelled
 from mcp_django.contrib.control_room.recording import process_reports
 from mcp_django.contrib.control_room.recording.process_reports import CANCELLED_MESSAGE, ProcessReporter
@@ -50,12 +54,38 @@ def test_the_page_shows_calls_of_living_processes_and_names_silent_ones() -> Non
     assert "survey" in page
     assert "an answer of the user" in page
     assert 'value="75.0"' in page
-    assert "(7)" in page
+    assert '<span class="room-count">(1)</span>' in page
+    assert "6 more calls are younger than a second." in page
     assert "lost</th>" not in page
     assert "3 bugs" in page
     assert "calm" not in page
     assert "The process killed has been silent" in page
     assert "cancel-1" not in page
+
+
+def test_the_heading_counts_the_calls_of_the_list_and_the_note_counts_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running_calls, "MAX_SHOWN_CALLS", 2)
+    make_process(running=5)
+    make_long_call("1", server="other")
+    browser = log_in("view_controlroom")
+    for key, note in (("2", "3 more calls run, and are not listed"), ("3", "3 more calls run"), ("4", "3 more calls")):
+        make_long_call(key)
+        page = browser.get(reverse(ROOM)).content.decode()
+        assert '<span class="room-count">(2)</span>' in page
+        assert note in page
+    calls = load_running_calls("default")  # processes count the short calls of all servers together
+    assert (len(calls.calls), calls.running, calls.unlisted) == (2, 3, 1)
+    calls = load_running_calls("other")
+    assert (len(calls.calls), calls.running, calls.unlisted) == (1, 1, 0)
+
+
+def test_a_process_reports_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_reports.wiring, "get_lifecycle", lambda: CallServer().lifecycle)
+    ProcessReporter("a").report(0)
+    process = ServingProcess.objects.get()
+    assert process.versions == (read_version(), platform.python_version(), django.get_version())
 
 
 def test_cancelling_needs_a_permission_and_leaves_an_entry() -> None:

@@ -10,11 +10,11 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db.models import Count, Max, Q, QuerySet, Sum, Window
 
-from mcp_django.auth.authorization.scopes import PERSONAL_CLIENT_PREFIX
 from mcp_django.conf import get_settings
+from mcp_django.contrib.control_room.caller_credentials import CallerCredential, load_credentials
 from mcp_django.contrib.control_room.models import OTHER_NAMES, UsageRollup
 from mcp_django.contrib.control_room.recording.writer import get_alias
-from mcp_django.models import PersonalAccessToken, ResourceSubscription, Session
+from mcp_django.models import ResourceSubscription, Session
 from mcp_django.protocol.display_text import clean_line
 from mcp_django.runtime.sessions.activity import ReportedCaller, get_reported_activity, get_reported_callers
 
@@ -48,8 +48,8 @@ class CallerFigures:
     """Start of the last hour with a call."""
     last_active: datetime | None
     """Time of the last call of the last minutes; None if there was none."""
-    token: PersonalAccessToken | None = None
-    """Token of the caller, if it is a personal access token that still exists."""
+    credential: CallerCredential | None = None
+    """Credential of the caller, if it still exists."""
     sessions: list[OpenSession] = field(default_factory=list)
     """Open sessions, the latest first."""
 
@@ -97,7 +97,7 @@ class StreamCounts:
 
 
 def load_callers(since: datetime, **filters: Any) -> CallerList:
-    """Read the callers of all hours from the one with `since`. Runs at most five statements."""
+    """Read the callers of all hours from the one with `since`. Runs at most seven statements."""
     first = since.replace(minute=0, second=0, microsecond=0)
     usage = UsageRollup.objects.using(get_alias()).filter(start__gte=first, **filters).order_by()
     is_caller = ~Q(principal=OTHER_NAMES)
@@ -114,18 +114,18 @@ def load_callers(since: datetime, **filters: Any) -> CallerList:
 
     users = load_user_names(row["user_key"] for row in found)
     active = _load_active_callers()
-    tokens = _load_tokens([row["principal"] for row in found])
+    credentials = load_credentials(row["principal"] for row in found)
     sessions = _load_sessions([row["principal"] for row in found])
     rows = [
         CallerFigures(
             principal=row["principal"],
             user=users.get(row["user_key"], row["user_key"]),
-            client=tokens[row["principal"]].name if row["principal"] in tokens else row["client_id"],
+            client=credentials[row["principal"]].name if row["principal"] in credentials else row["client_id"],
             count=row["calls"],
             failed=row["failures"],
             last_hour=row["last"],
             last_active=active[row["principal"]].last_active if row["principal"] in active else None,
-            token=tokens.get(row["principal"]),
+            credential=credentials.get(row["principal"]),
             sessions=sessions[row["principal"]],
         )
         for row in found
@@ -137,7 +137,7 @@ def load_callers(since: datetime, **filters: Any) -> CallerList:
 def load_stream_counts(server: str = "") -> StreamCounts:
     """Read the open streams and subscriptions of sessions, on all servers or on one.
 
-    Runs at most three statements. Streams of the stateless era belong to no session, and no process reports them.
+    Runs at most three statements. Streams of the stateless era belong to no session; `load_streams` reads them.
     """
     live = _get_live_sessions()
     activity = get_reported_activity()
@@ -172,21 +172,6 @@ def _load_active_callers() -> dict[str, ReportedCaller]:
     for caller in get_reported_callers():
         latest.setdefault(caller.key, caller)
     return latest
-
-
-def _load_tokens(principals: list[str]) -> dict[str, PersonalAccessToken]:
-    """Return the personal access tokens by principal.
-
-    The key of a principal ends with its client, which names the token.
-    """
-    keys = {principal: principal.rpartition("|")[2] for principal in principals}
-    numbers = {
-        principal: int(key.removeprefix(PERSONAL_CLIENT_PREFIX))
-        for principal, key in keys.items()
-        if key.startswith(PERSONAL_CLIENT_PREFIX) and key.removeprefix(PERSONAL_CLIENT_PREFIX).isdecimal()
-    }
-    tokens = PersonalAccessToken.objects.in_bulk(set(numbers.values())) if numbers else {}
-    return {principal: tokens[number] for principal, number in numbers.items() if number in tokens}
 
 
 def _get_live_sessions() -> "QuerySet[Session]":

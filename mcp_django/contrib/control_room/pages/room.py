@@ -20,22 +20,25 @@ from django.utils.translation import gettext as _
 
 from mcp_django import wiring
 from mcp_django.admin.base import BaseAdmin
+from mcp_django.admin.client_access import withdraw
 from mcp_django.contrib.control_room.alerts.muting import (
     MUTE_PERMISSION,
     MUTED_MESSAGE,
     UNMUTED_MESSAGE,
     change_mute,
 )
+from mcp_django.contrib.control_room.caller_credentials import REVOKE_PERMISSION, load_credentials
 from mcp_django.contrib.control_room.export import build_csv_response
 from mcp_django.contrib.control_room.models import CallLogEntry, ControlRoom
 from mcp_django.contrib.control_room.pages.access import ACCESS_PERMISSION, AccessForm, build_table, iter_csv_rows
 from mcp_django.contrib.control_room.pages.alert_rows import build_alert_row
-from mcp_django.contrib.control_room.pages.callers import load_callers, load_stream_counts
+from mcp_django.contrib.control_room.pages.callers import load_callers, load_stream_counts, load_user_names
 from mcp_django.contrib.control_room.pages.figures import load_figures
 from mcp_django.contrib.control_room.pages.first_call import has_recorded_calls, list_connection_texts
 from mcp_django.contrib.control_room.pages.line_charts import build_charts
 from mcp_django.contrib.control_room.pages.links import MANAGE, RoomLinks, list_overviews
 from mcp_django.contrib.control_room.pages.running_calls import load_running_calls, mark_cancelled
+from mcp_django.contrib.control_room.pages.streams import END_PERMISSION, find_stream, load_streams, mark_ended
 from mcp_django.contrib.control_room.pages.targets import build_target_links, load_target, parse_target
 from mcp_django.contrib.control_room.pages.tiles import (
     build_call_urls,
@@ -71,6 +74,8 @@ class ControlRoomAdmin(BaseAdmin):
                 ("running/", self.running_view, "running"),
                 ("cancel/", self.cancel_view, "cancel"),
                 ("mute/", self.mute_view, "mute"),
+                ("end-stream/", self.end_stream_view, "end_stream"),
+                ("revoke/", self.revoke_view, "revoke"),
             )
         ]
 
@@ -180,6 +185,51 @@ class ControlRoomAdmin(BaseAdmin):
         query = self.build_room_context(request)["query"]
         return HttpResponseRedirect(f"{self.get_url('changelist')}?{query}")
 
+    def end_stream_view(self, request: HttpRequest) -> HttpResponse:
+        """Ask whether to end a stream without a session; on POST, end it in whichever process it is."""
+        self._check_act(request, END_PERMISSION)
+        stream = find_stream(request.GET.get("key", ""))
+        if stream is None:
+            return self._return_to_room(request, _("The stream has ended already."), messages.WARNING)
+        if request.method != "POST":
+            question = _("The stream ends within seconds. Its client may open it again, unless you revoke its access.")
+            return self._ask(request, _("End the stream"), str(stream), question)
+        mark_ended(stream.key)
+        log_act(request, str(stream), "Ended the stream.")
+        return self._return_to_room(request, _("The stream will be ended."), messages.SUCCESS)
+
+    def revoke_view(self, request: HttpRequest) -> HttpResponse:
+        """Ask whether to revoke the access of an OAuth client for a user; on POST, revoke it."""
+        self._check_act(request, REVOKE_PERMISSION)
+        principal = request.GET.get("principal", "")
+        credential = load_credentials([principal]).get(principal)
+        if credential is None or credential.access is None:
+            return self._return_to_room(request, _("The client has no access any more."), messages.WARNING)
+        user = load_user_names([credential.access.user_key]).get(credential.access.user_key, "-")
+        subject = _("%(client)s, for %(user)s") % {"client": credential.name, "user": user}
+        if request.method != "POST":
+            question = _("All tokens of the client for this user become invalid. The user has to allow it once more.")
+            return self._ask(request, _("Revoke access"), subject, question)
+        withdraw(credential.access)
+        log_act(request, f"{credential.name} ({principal})", "Revoked the access of the client.")
+        return self._return_to_room(request, _("The access was revoked: %s") % subject, messages.SUCCESS)
+
+    def _check_act(self, request: HttpRequest, permission: str) -> None:
+        """Raise PermissionDenied if the user may not open the pages, or lacks a permission."""
+        self.check_view_permission(request)
+        if not request.user.has_perm(permission):
+            raise PermissionDenied
+
+    def _ask(self, request: HttpRequest, title: str, subject: str, question: str) -> HttpResponse:
+        """Show the page that confirms an act."""
+        context = self.build_room_context(request, title=title, crumb=True, subject=subject, question=question)
+        return TemplateResponse(request, "mcp_control_room/confirmation.html", context)
+
+    def _return_to_room(self, request: HttpRequest, text: str, level: int) -> HttpResponse:
+        self.message_user(request, text, level)
+        query = self.build_room_context(request)["query"]
+        return HttpResponseRedirect(f"{self.get_url('changelist')}?{query}")
+
     def build_room_context(self, request: HttpRequest, **context: Any) -> dict[str, Any]:
         """Return the context that all pages share: time span, server, and the links to others."""
         span = get_span(request.GET.get("span"))
@@ -207,6 +257,9 @@ class ControlRoomAdmin(BaseAdmin):
             sessions_url=links.find(Session),
             may_end_sessions=links.find_admin(Session, MANAGE) is not None,
             may_revoke_tokens=links.find_admin(PersonalAccessToken, MANAGE) is not None,
+            revoke_url=f"{self.get_url('revoke')}?{query}" if request.user.has_perm(REVOKE_PERMISSION) else "",
+            may_end_streams=request.user.has_perm(END_PERMISSION),
+            end_stream_url=f"{self.get_url('end_stream')}?{query}",
             **context,
         )
 
@@ -232,11 +285,12 @@ class ControlRoomAdmin(BaseAdmin):
         figures = load_figures(span, **filters)
         since = min(figures.points)
         callers = load_callers(since, **filters)
+        streams = load_streams(context["server"])
         urls = build_call_urls(links, figures.total, since, **filters)
         tiles = [
             *build_figure_tiles(figures.total, since, span.count_minutes(), urls),
             build_caller_tile(callers),
-            build_stream_tile(load_stream_counts(context["server"]), links),
+            build_stream_tile(load_stream_counts(context["server"]), streams.total, links),
         ]
         is_new = not figures.total.count and not has_recorded_calls()
         return {
@@ -244,6 +298,7 @@ class ControlRoomAdmin(BaseAdmin):
             "total": figures.total,
             "tiles": tiles,
             "callers": callers,
+            "streams": streams,
             "charts": build_charts(figures, span),
             "tools": figures.list_targets(tools=True)[:MAX_SHOWN_TARGETS],
             "others": figures.list_targets(tools=False)[:MAX_SHOWN_TARGETS],

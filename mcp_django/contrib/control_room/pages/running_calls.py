@@ -7,6 +7,7 @@ from typing import Any
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from mcp_django.contrib.control_room.caller_credentials import CallerCredential, load_credentials
 from mcp_django.contrib.control_room.models import Alert, LongCall, ServingProcess
 from mcp_django.contrib.control_room.pages.callers import load_user_names
 from mcp_django.contrib.control_room.pages.figures import CallTarget
@@ -25,7 +26,7 @@ WAIT_LABELS = {
     "roots/list": _("the roots of the client"),
     "ping": _("the client"),
     THREAD: _("a free thread"),
-    "": _("nothing: its own code or SQL runs"),
+    "": _("nothing that is recorded: own code, SQL or a database connection"),
 }
 
 
@@ -37,6 +38,8 @@ class RunningCallRow:
     user: str
     """Name of the user, or the principal."""
     now: datetime
+    credential: CallerCredential | None = None
+    """Credential of the caller, if it still exists."""
 
     @property
     def target(self) -> CallTarget:
@@ -84,11 +87,30 @@ class RunningCalls:
     """Processes that do not report any more. Their calls are lost."""
     alerts: list[Alert] = field(default_factory=list)
     """Active alerts, the oldest first."""
+    older: int = 0
+    """Number of calls that are older than a second, including those above the limit of the list."""
+    server: str = ""
+    """Server of the calls; empty for all. Processes count short calls of all servers together."""
 
     @property
     def running(self) -> int:
-        """Number of all running calls, short ones as well."""
-        return sum(process.running for process in self.processes)
+        """Number of running calls: all, or those of one server that are older than a second."""
+        return self.older if self.server else max(sum(process.running for process in self.processes), self.older)
+
+    @property
+    def is_shortened(self) -> bool:
+        """Return True if the list lacks calls that are older than a second."""
+        return len(self.calls) >= MAX_SHOWN_CALLS
+
+    @property
+    def unlisted(self) -> int:
+        """Number of running calls that the list lacks."""
+        return self.running - len(self.calls)
+
+    @property
+    def has_mixed_versions(self) -> bool:
+        """Return True if the processes run different versions."""
+        return len({process.versions for process in self.processes}) > 1
 
     @property
     def queued(self) -> int:
@@ -97,7 +119,7 @@ class RunningCalls:
 
 
 def load_running_calls(server: str = "") -> RunningCalls:
-    """Read the running calls of all processes that report. Runs four statements."""
+    """Read the running calls of all processes that report. Runs at most eight statements."""
     alias = get_alias()
     processes = list(ServingProcess.objects.using(alias).order_by("name"))
     alive = [process for process in processes if not is_silent(process)]
@@ -107,9 +129,20 @@ def load_running_calls(server: str = "") -> RunningCalls:
     found = list(calls.order_by("started")[:MAX_SHOWN_CALLS])
     names = load_user_names(call.user_key for call in found)
     now = timezone.now()
-    rows = [RunningCallRow(call, names.get(call.user_key) or call.user_key or call.principal, now) for call in found]
+    credentials = load_credentials(call.principal for call in found)
+    rows = [
+        RunningCallRow(
+            call,
+            names.get(call.user_key) or call.user_key or call.principal,
+            now,
+            credentials.get(call.principal),
+        )
+        for call in found
+    ]
     alerts = list(Alert._default_manager.using(alias).filter(is_active=True).order_by("since")[:MAX_SHOWN_ALERTS])
-    return RunningCalls(rows, alive, [process for process in processes if is_silent(process)], alerts)
+    older = calls.count() if len(found) >= MAX_SHOWN_CALLS else len(found)
+    silent = [process for process in processes if is_silent(process)]
+    return RunningCalls(rows, alive, silent, alerts, older=older, server=server)
 
 
 def mark_cancelled(key: str) -> LongCall | None:

@@ -89,16 +89,21 @@ def build_caller_tile(callers: CallerList) -> Tile:
     )
 
 
-def build_stream_tile(streams: StreamCounts, links: RoomLinks) -> Tile:
-    """Return the tile of the open streams of sessions."""
-    subscriptions = ngettext("%s subscription", "%s subscriptions", streams.subscriptions)
+def build_stream_tile(streams: StreamCounts, without_session: int, links: RoomLinks) -> Tile:
+    """Return the tile of the open streams, with and without a session."""
+    subscriptions = ngettext("%s subscription of a session", "%s subscriptions of sessions", streams.subscriptions)
     sessions = links.find(Session)
+    total = streams.streams + without_session
     return Tile(
         name="streams",
-        value=figure(streams.streams),
-        label=ngettext("stream of a session", "streams of sessions", streams.streams),
-        details=[subscriptions % figure(streams.subscriptions)],
-        url=f"{sessions}?activity=open" if sessions else "",
+        value=figure(total),
+        label=ngettext("open stream", "open streams", total),
+        details=[
+            _("%(number)s with a session") % {"number": figure(streams.streams)},
+            _("%(number)s without") % {"number": figure(without_session)},
+            subscriptions % figure(streams.subscriptions),
+        ],
+        url="#streams" if without_session else f"{sessions}?activity=open" if sessions else "",
     )
 
 
@@ -109,7 +114,7 @@ def build_running_tiles(running: RunningCalls) -> Iterator[Tile]:
         name="running",
         value=figure(running.running),
         label=ngettext("running call", "running calls", running.running),
-        details=oldest or [_("all younger than a second")],
+        details=oldest or [_("none older than a second") if running.server else _("all younger than a second")],
         url="#running-title",
     )
     silent = len(running.silent)

@@ -23,6 +23,7 @@ from mcp_django.contrib.control_room.models import (
     ChainHead,
     LongCall,
     Period,
+    ReportedStream,
     ServerRollup,
     UsageRollup,
 )
@@ -202,6 +203,7 @@ def _remove_user(user_key: str) -> int:
         (CallLogEntry, {"arguments": "", "timeline": "", "client": ""}),
         (UsageRollup, {"client": ""}),
         (LongCall, {"client": ""}),
+        (ReportedStream, {"client": ""}),
     ):
         rows = model.objects.using(alias).filter(user_key=user_key)
         for principal in rows.order_by().values_list("principal", flat=True).distinct():

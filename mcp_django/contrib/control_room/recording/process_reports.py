@@ -1,23 +1,33 @@
-"""Reports of this process: its state, and its running calls that are older than a second.
+"""Reports of this process: its state, versions, and running calls older than a second.
 
 Shorter calls are never written. An administrator cancels a call by a mark on its row, in any process. The process of
 the call finds the mark with its next report. So cancelling works under WSGI too, where no loop follows the event log.
 """
 
+import platform
 import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from time import perf_counter, time
 from typing import Any
 
+import django
 from django.db import transaction
 from django.utils import timezone
 
 from mcp_django import wiring
 from mcp_django.aio.tasks import call_threadsafe
 from mcp_django.conf import get_settings
-from mcp_django.contrib.control_room.models import KEY_CHARACTERS, NAME_CHARACTERS, LongCall, ServingProcess
+from mcp_django.conf.project import read_version
+from mcp_django.contrib.control_room.models import (
+    KEY_CHARACTERS,
+    NAME_CHARACTERS,
+    LongCall,
+    ReportedStream,
+    ServingProcess,
+)
 from mcp_django.contrib.control_room.recording.entries import get_client_label, get_name, get_user_key
+from mcp_django.contrib.control_room.recording.stream_reports import StreamReporter
 from mcp_django.contrib.control_room.recording.writer import get_alias
 from mcp_django.runtime.calls.task import CallTask
 from mcp_django.server.calls.log_sanitizer import sanitize_label
@@ -33,6 +43,11 @@ SILENT_SECONDS = 15.0
 FORGET_SECONDS = 600.0
 """Seconds after which a silent process is deleted."""
 CANCELLED_MESSAGE = "An administrator of the server cancelled the call"
+_VERSIONS = {
+    "package_version": read_version()[:32],
+    "python_version": platform.python_version()[:32],
+    "django_version": django.get_version()[:32],
+}
 _CHANGING = ("waits_for", "progress", "progress_total")
 
 
@@ -47,6 +62,7 @@ class ProcessReporter:
         self._written: dict[str, tuple[Any, ...]] = {}
         """Changing values of the rows that this process has written."""
         self._cancelled: set[str] = set()
+        self._streams = StreamReporter(process)
         self._reported_at = 0.0
 
     def report(self, dropped: int) -> None:
@@ -61,6 +77,7 @@ class ProcessReporter:
             return
 
         alias = get_alias()
+        self._streams.report(alias)
         with transaction.atomic(using=alias):
             self._write_process(len(running), dropped)
             self._write_calls([row for _task, row in rows.values()], alias)
@@ -74,6 +91,7 @@ class ProcessReporter:
         if self._reported_at:
             alias = get_alias()
             LongCall.objects.using(alias).filter(process=self.process).delete()
+            self._streams.remove(alias)
             ServingProcess.objects.using(alias).filter(name=self.process).delete()
         self._written.clear()
         self._reported_at = 0.0
@@ -116,6 +134,8 @@ class ProcessReporter:
                 "max_threads": get_settings().limits.threads,
                 "queued": usage.queued,
                 "dropped": dropped,
+                "streams": self._streams.count,
+                **_VERSIONS,
             },
         )
 
@@ -162,4 +182,5 @@ def delete_lost_processes() -> None:
     lost = list(ServingProcess.objects.using(alias).filter(updated__lt=before).values_list("name", flat=True))
     if lost:
         LongCall.objects.using(alias).filter(process__in=lost).delete()
+        ReportedStream.objects.using(alias).filter(process__in=lost).delete()
         ServingProcess.objects.using(alias).filter(name__in=lost, updated__lt=before).delete()
