@@ -1,5 +1,5 @@
 "use strict";
-// Narrows the list while the user types, opens pickers of dates and times, and loads suggestions.
+// Narrows the list while the user types, shows its chosen entry, opens pickers of dates and times, and loads suggestions.
 (() => {
   const SUGGEST_MILLISECONDS = 250;
 
@@ -9,6 +9,12 @@
       const wanted = input.value.trim().toLowerCase();
       for (const row of rows) row.hidden = !row.dataset.text.toLowerCase().includes(wanted);
     });
+  }
+
+  // On a phone, the list scrolls by itself. The page stays where it is.
+  for (const chosen of document.querySelectorAll(".playground-entries [aria-current]")) {
+    const list = chosen.closest("ul");
+    list.scrollTop += chosen.getBoundingClientRect().top - list.getBoundingClientRect().top - list.clientHeight / 2;
   }
 
   const formatOffset = (date) => {
