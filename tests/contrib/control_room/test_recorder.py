@@ -262,6 +262,15 @@ def test_callers_are_forgotten_after_their_hour_and_no_call_is_lost(
     assert not recorder._numbers
 
 
+def test_a_call_that_comes_after_its_group_is_dropped_alone(caller: BlockingClient, recorder: CallRecorder) -> None:
+    """Its thread slept for so long."""
+    caller.call("greet")
+    at, _number, seconds, _detail = recorder._entries[0]
+    recorder._entries.appendleft((at, -1, seconds, None))
+    assert recorder.flush()
+    assert (recorder.dropped, count_calls(name="greet")) == (1, 1)
+
+
 def test_calls_that_wait_give_the_garbage_collector_no_work(caller: BlockingClient, recorder: CallRecorder) -> None:
     caller.call("greet")
     gc.collect()

@@ -251,13 +251,16 @@ class CallRecorder:
                 durations[key] = [seconds]
             else:
                 found.append(seconds)
-            if detail is not None:
-                entry = CallEntry(at, self._groups[number], seconds, detail)
+            if detail is not None and (group := self._groups.get(number)) is not None:
+                entry = CallEntry(at, group, seconds, detail)
                 if self._may_write_row(entry, options):
                     self._records.append(entry)
-        if options.rollups:
-            for (minute, number), taken in durations.items():
-                self._counts.add(minute * MINUTE_SECONDS, self._groups[number], taken)
+        for (minute, number), taken in durations.items():
+            group = self._groups.get(number)
+            if group is None:  # its thread slept between two renewals of the groups
+                self.dropped += len(taken)
+            elif options.rollups:
+                self._counts.add(minute * MINUTE_SECONDS, group, taken)
 
     def _may_write_row(self, entry: CallEntry, options: RecordSettings) -> bool:
         """Return True if the limit of rows in this minute is not reached."""
