@@ -16,7 +16,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import django
 import uvicorn
+from django.core.management import call_command
+from django.db import connections
 
 
 def main() -> None:
@@ -26,26 +29,38 @@ def main() -> None:
     options = parser.parse_args()
     # uvicorn ends well, and then as the signal says: by an exception, so that the database is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    with contextlib.suppress(KeyboardInterrupt), fixtures_database() as environment:
+    with contextlib.suppress(KeyboardInterrupt), fixtures_database(migrate=options.stdio) as environment:
         os.environ.update(environment)
         if options.stdio:
             sys.exit(_over_stdio())
+        _migrate()
         uvicorn.run("tests.conformance.asgi:application", host="127.0.0.1", port=options.port, log_level="warning")
 
 
 @contextlib.contextmanager
-def fixtures_database() -> Iterator[dict[str, str]]:
-    """A database with the fixtures' tables, gone afterwards: the environment of a process that serves them."""
+def fixtures_database(*, migrate: bool = True) -> Iterator[dict[str, str]]:
+    """A database for the fixtures, removed afterwards: the environment of a process that serves them.
+
+    Without `migrate` that process makes the tables.
+    """
     with tempfile.TemporaryDirectory(prefix="mcp-fixtures-") as directory:
         environment = {
             "DJANGO_SETTINGS_MODULE": "tests.conformance.settings",
             "FIXTURES_DATABASE": str(Path(directory) / "fixtures.sqlite3"),
         }
-        migrate = [sys.executable, "-m", "django", "migrate", "--verbosity=0"]
-        subprocess.run(
-            migrate, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=True
-        )
+        if migrate:
+            command = [sys.executable, "-m", "django", "migrate", "--verbosity=0"]
+            subprocess.run(
+                command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=True
+            )
         yield environment
+
+
+def _migrate() -> None:
+    """Make the tables in this process, which imports Django anyway."""
+    django.setup()
+    call_command("migrate", verbosity=0)
+    connections.close_all()
 
 
 def _over_stdio() -> int:
