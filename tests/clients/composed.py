@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from tests.clients.peers import Calls, Failed, Peer, Target
+from tests.clients.peer_process import Failed
+from tests.clients.peers import Calls, Peer, Target
 from tests.clients.places import Place
 from tests.composed import journey
 from tests.composed.harness import Site, composed

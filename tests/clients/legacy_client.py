@@ -1,15 +1,16 @@
-"""The `mcp` 1.30 client against a server: `python legacy_client.py WAY TARGET CALLS`.
+"""The `mcp` 1.30 client against servers: each line of standard input is a JSON list of WAY, TARGET and CALLS.
 
 It runs in an environment of its own, since it and `mcp` 2.3 are the same package: `python -m tests.clients` makes one.
 WAY is http, sse, websocket or stdio; TARGET a URL, or the command as in a client's configuration. CALLS is a JSON
-object of tools and arguments; the first that the server lists is called. Nothing of this project is imported. Every
-check raises on failure.
+object of tools and arguments; the first that the server lists is called. Nothing of this project is imported. A line
+of JSON has what a check says, or the reason of its failure.
 """
 
 import asyncio
 import json
 import re
 import sys
+import traceback
 import warnings
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
@@ -73,8 +74,9 @@ def transport(way: str, target: str) -> AbstractAsyncContextManager[tuple[Any, .
     return {"http": streamable_http_client, "sse": sse_client, "websocket": websocket_client}[way](target)
 
 
-async def check(way: str, target: str, calls: dict[str, Any]) -> str:
+async def check(way: str, target: str, said: str) -> str:
     """List, call, and where the fixtures are served everything else that a client does."""
+    calls: dict[str, Any] = json.loads(said)
     user, heard = User(), []
 
     async def progress(value: float, total: float | None, message: str | None) -> None:
@@ -149,4 +151,10 @@ async def journey(session: ClientSession, user: User) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(asyncio.run(check(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))))
+    for line in sys.stdin:
+        try:
+            outcome = {"said": asyncio.run(check(*json.loads(line)))}
+        except Exception as problem:
+            outcome = {"failed": "".join(traceback.format_exception(problem))}
+        sys.stdout.write(json.dumps(outcome) + "\n")
+        sys.stdout.flush()

@@ -1,6 +1,7 @@
 """The peers: what runs each of them against a server, and what it has to be installed with.
 
-The clients of this environment run in this process; each other one has a process of its own.
+The clients of this environment run in this process, and those that are tried in many ways in one process each. Each
+other one has a process of its own.
 
 A peer is given a way in and its target: a URL, or for stdio the command as it stands in a client's configuration.
 """
@@ -24,6 +25,7 @@ from uv import find_uv_bin
 
 from mcp_django.client import Client, StreamableHTTP
 from tests.clients import modern_client, our_client
+from tests.clients.peer_process import LIMIT, Failed, PeerProcess
 from tests.conformance.__main__ import say
 from tests.conformance.npm import cache_directory, installed_package, installed_tool, lock_cache
 
@@ -33,22 +35,18 @@ EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
 TYPESCRIPT = {
     "typescript_v1": "@modelcontextprotocol/sdk@1.32.2",
-    "typescript_v2": "@modelcontextprotocol/client@2.4.0",
+    "typescript_v2": "@modelcontextprotocol/client@2.4.0 @modelcontextprotocol/ext-tasks@0.2.2",
 }
+"""Directories and their packages."""
 QUOTED_SKILLS = ("skill://conformance/quoted/SKILL.md", "skill://conformance/single/SKILL.md")
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-LIMIT = 120
-"""Seconds for one peer."""
+PROCESSES = {name: PeerProcess() for name in ("legacy_client", *TYPESCRIPT, "inspector_cli")}
 installing = threading.Lock()
 
 Calls = dict[str, Any]
 """Tools, each with its arguments."""
 Target = str | dict[str, Any]
-
-
-class Failed(Exception):
-    """A peer could not do what was asked of it; the text says what it said."""
 
 
 class Peer(NamedTuple):
@@ -64,7 +62,8 @@ class Peer(NamedTuple):
 
 
 def _legacy(way: str, target: Target, calls: Calls) -> str:
-    return run_peer([legacy_python(), str(HERE / "legacy_client.py"), way, _said(target), json.dumps(calls)])
+    command = [legacy_python(), str(HERE / "legacy_client.py")]
+    return PROCESSES["legacy_client"].check(command, way, _said(target), json.dumps(calls))
 
 
 def _modern(mode: str, way: str, target: Target, calls: Calls) -> str:
@@ -77,7 +76,7 @@ def _ours(mode: str, way: str, target: Target, calls: Calls) -> str:
 
 def _typescript(script: str, mode: str, way: str, target: Target, calls: Calls) -> str:
     node, path = typescript_script(script, script)
-    return run_peer([node, path, way, _said(target), json.dumps(calls), mode])
+    return PROCESSES[script].check([node, path], way, _said(target), json.dumps(calls), mode)
 
 
 def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
@@ -89,18 +88,26 @@ def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
             config = Path(directory) / "config.json"
             config.write_text(json.dumps({"mcpServers": {"tested": target}}))
             where = ["--config", str(config), "--server", "tested"]
-        base = [*inspector_tool(), "--cli", *where, "--protocol-era", era, "--format", "json"]
-        listed = json.loads(run_peer([*base, "--method", "tools/list", "--strict"]))
+        base = [*where, "--protocol-era", era, "--format", "json"]
+        listed = json.loads(_inspector_cli(*base, "--method", "tools/list", "--strict"))
         names = [listed_tool["name"] for listed_tool in _result(listed)["tools"]]
         warnings = sum(len(tool["findings"]) for tool in listed.get("schemaFindings", ()))
         name = next((name for name in calls if name in names), None)
         if name is None:
             raise Failed(f"none of {', '.join(calls)} is among the tools listed: {', '.join(names)}")
         arguments = ["--tool-name", name, "--tool-args-json", json.dumps(calls[name])]
-        called = _result(json.loads(run_peer([*base, "--method", "tools/call", *arguments])))
+        called = _result(json.loads(_inspector_cli(*base, "--method", "tools/call", *arguments)))
     if called.get("isError") or not called["content"]:
         raise Failed(f"{name} answered {called}")
     return f"{len(names)} tools, {warnings} warnings about schemas, {name} called"
+
+
+def _inspector_cli(*arguments: str) -> str:
+    """Return what the Inspector's command line prints."""
+    with installing:
+        home, node = installed_package("inspector", INSPECTOR)
+        path = _copy_scripts(home, "inspector_cli")
+    return PROCESSES["inspector_cli"].check([node, path], *arguments)
 
 
 def _our_skills(way: str, target: Target, calls: Calls) -> str:
@@ -129,7 +136,7 @@ def _fastmcp_skills(way: str, target: Target, calls: Calls) -> str:
 def _inspector_skills(way: str, target: Target, calls: Calls) -> str:
     """Verify each file and the frontmatter of each skill."""
     where = ["--server-url", _said(target), "--transport", way, "--protocol-era", "modern", "--format", "json"]
-    printed = run_peer([*inspector_tool(), "--cli", *where, "--method", "skills/list", "--verify"])
+    printed = _inspector_cli(*where, "--method", "skills/list", "--verify")
     skills = [found for line in printed.splitlines() if "uri" in (found := json.loads(line))]
     complaints = [skill for skill in skills if not skill["ok"] or skill["frontmatter"] or _has_errors(skill)]
     if complaints or not skills:
@@ -199,9 +206,14 @@ def typescript_script(package: str, script: str) -> tuple[str, str]:
 @functools.cache
 def _copied_script(package: str, script: str) -> tuple[str, str]:
     home, node = installed_package(package, TYPESCRIPT[package])
-    for name in (script, "traveller"):
+    return node, _copy_scripts(home, script)
+
+
+def _copy_scripts(home: Path, script: str) -> str:
+    """Copy a script to where its package is, with the modules beside it; return its path."""
+    for name in (script, "traveller", "requests"):
         shutil.copy(HERE / f"{name}.mjs", home)
-    return node, str(home / f"{Path(script).name}.mjs")
+    return str(home / f"{Path(script).name}.mjs")
 
 
 def inspector_tool() -> list[str]:
@@ -235,6 +247,12 @@ def run_check(check: Coroutine[Any, Any, str]) -> str:
         return asyncio.run(asyncio.wait_for(check, LIMIT))
     except Exception as problem:
         raise Failed("".join(traceback.format_exception(problem))) from problem
+
+
+def stop_processes() -> None:
+    """End the processes of peers."""
+    for process in PROCESSES.values():
+        process.stop()
 
 
 def run_peer(command: list[str]) -> str:

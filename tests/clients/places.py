@@ -7,12 +7,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from tests.clients import peers
-from tests.clients.peers import HERE, OURS, PEERS, ROOT, SKILL_PEERS, Failed, Peer, Target, output
+from tests.clients.peer_process import Failed
+from tests.clients.peers import HERE, OURS, PEERS, ROOT, SKILL_PEERS, Peer, Target, output
 from tests.conformance.__main__ import DOORS, fixtures_server, listens
 from tests.conformance.server import fixtures_database
 from tests.support.ports import take_port
@@ -29,6 +29,8 @@ class Place(NamedTuple):
     """Way to its target."""
     peers: tuple[Peer, ...] = PEERS
     """Who is tried on it."""
+    others: tuple["Place", ...] = ()
+    """Other places on the same server, which are tried after it."""
 
 
 Opened = Callable[[], AbstractContextManager[Place]]
@@ -42,14 +44,13 @@ def served_at(name: str, url: str) -> Place:
 
 
 @contextmanager
-def fixtures(door: str) -> Iterator[Place]:
-    """The fixtures server through one of its doors, on a process of its own: it numbers what is booked."""
+def fixtures() -> Iterator[Place]:
+    """The fixtures server by its ASGI door, and by its view in `others`."""
     port = take_port()
     with fixtures_server(port):
-        place = served_at(f"fixtures{DOORS[door]}", f"http://127.0.0.1:{port}{DOORS[door]}")
-        if door == "view":
-            del place.ways["websocket"]  # Django's own routes end with HTTP
-        yield place._replace(peers=(*PEERS, *SKILL_PEERS)) if door == "asgi" else place
+        door, view = (served_at(f"fixtures{path}", f"http://127.0.0.1:{port}{path}") for path in DOORS.values())
+        del view.ways["websocket"]  # Django's own routes end with HTTP
+        yield door._replace(peers=(*PEERS, *SKILL_PEERS), others=(view,))
 
 
 @contextmanager
@@ -136,6 +137,5 @@ def installed(manage: list[str], environment: dict[str, str] | None = None) -> d
 
 
 def everything() -> list[Opened]:
-    """What is tried when nobody names a server."""
-    ours = [demo, partial(fixtures, "asgi"), partial(fixtures, "view"), installed_fixtures, fixtures_over_stdio]
-    return [*ours, sdk_server, everything_server]
+    """Places that are tried when the command line names no server, besides the fixtures."""
+    return [demo, installed_fixtures, fixtures_over_stdio, sdk_server, everything_server]

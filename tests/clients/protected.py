@@ -8,7 +8,8 @@ from functools import partial
 
 from tests.clients.oauth.browser import Browser
 from tests.clients.oauth.connection import cause, connected
-from tests.clients.peers import LIMIT, Calls, Failed, Peer, Target, typescript_script
+from tests.clients.peer_process import LIMIT, Failed
+from tests.clients.peers import Calls, Peer, Target, typescript_script
 from tests.clients.places import Place
 from tests.conformance.authorization import protected_site
 

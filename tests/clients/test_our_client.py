@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.clients.places import Opened, Place
 from tests.support.waiting import WAIT_SECONDS
 
 OPENED: dict[str, Opened] = {
-    "ours": partial(places.fixtures, "asgi"),
+    "ours": places.fixtures,
     "ours, started": places.fixtures_over_stdio,
     "SDK": places.sdk_server,
 }

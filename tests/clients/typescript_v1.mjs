@@ -1,4 +1,4 @@
-// The client of @modelcontextprotocol/sdk 1.x against a server: `node typescript_v1.mjs WAY TARGET CALLS`.
+// The client of @modelcontextprotocol/sdk 1.x against a server: each request has WAY, TARGET and CALLS.
 // WAY is http, sse, websocket or stdio; TARGET a URL, or the command as in a client's configuration. It runs where the package is installed: `python -m tests.clients` copies it there.
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
@@ -11,28 +11,32 @@ import {
     ElicitRequestSchema,
     ResourceUpdatedNotificationSchema
 } from '@modelcontextprotocol/sdk/types.js';
+import { answer } from './requests.mjs';
 import { CAPABILITIES, Traveller, WATCHED } from './traveller.mjs';
 
-const [way, target, calls] = process.argv.slice(2);
-const ways = {
-    http: () => new StreamableHTTPClientTransport(new URL(target)),
-    sse: () => new SSEClientTransport(new URL(target)),
-    websocket: () => new WebSocketClientTransport(new URL(target)),
-    stdio: () => new StdioClientTransport(JSON.parse(target))
-};
-const traveller = new Traveller();
-const client = new Client({ name: 'tests', version: '1' }, { capabilities: CAPABILITIES });
-client.setRequestHandler(ElicitRequestSchema, request => traveller.elicit(request.params));
-client.setRequestHandler(CreateMessageRequestSchema, request => traveller.sample(request.params));
-client.setNotificationHandler(ResourceUpdatedNotificationSchema, notification => traveller.hear(notification.params));
-const transport = ways[way]();
-// The client says on every transport which revision was agreed; only that of Streamable HTTP keeps it.
-let spoken;
-transport.setProtocolVersion = (set => version => {
-    spoken = version;
-    set?.call(transport, version);
-})(transport.setProtocolVersion);
-await client.connect(transport);
-const said = await traveller.travel(client, JSON.parse(calls), () => client.subscribeResource({ uri: WATCHED }));
-await client.close();
-process.stdout.write(`${said}, ${spoken}`);
+async function check(way, target, calls) {
+    const ways = {
+        http: () => new StreamableHTTPClientTransport(new URL(target)),
+        sse: () => new SSEClientTransport(new URL(target)),
+        websocket: () => new WebSocketClientTransport(new URL(target)),
+        stdio: () => new StdioClientTransport(JSON.parse(target))
+    };
+    const traveller = new Traveller();
+    const client = new Client({ name: 'tests', version: '1' }, { capabilities: CAPABILITIES });
+    client.setRequestHandler(ElicitRequestSchema, request => traveller.elicit(request.params));
+    client.setRequestHandler(CreateMessageRequestSchema, request => traveller.sample(request.params));
+    client.setNotificationHandler(ResourceUpdatedNotificationSchema, notification => traveller.hear(notification.params));
+    const transport = ways[way]();
+    // The client says on every transport which revision was agreed; only that of Streamable HTTP keeps it.
+    let spoken;
+    transport.setProtocolVersion = (set => version => {
+        spoken = version;
+        set?.call(transport, version);
+    })(transport.setProtocolVersion);
+    await client.connect(transport);
+    const said = await traveller.travel(client, JSON.parse(calls), () => client.subscribeResource({ uri: WATCHED }));
+    await client.close();
+    return `${said}, ${spoken}`;
+}
+
+await answer(check);

@@ -1,26 +1,30 @@
-// The client of @modelcontextprotocol/client 2.x against a server, in one of its modes: `node typescript_v2.mjs WAY
-// TARGET CALLS MODE`. WAY is http, sse or stdio; TARGET a URL, or the command as in a client's configuration. It runs
+// The client of @modelcontextprotocol/client 2.x against a server, in one of its modes: each request has WAY,
+// TARGET, CALLS and MODE. WAY is http, sse or stdio; TARGET a URL, or the command as in a client's configuration. It runs
 // where the package is installed: `python -m tests.clients` copies it there.
 
 import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { answer } from './requests.mjs';
 import { CAPABILITIES, Traveller, WATCHED } from './traveller.mjs';
 
-const [way, target, calls, mode] = process.argv.slice(2);
-const ways = {
-    http: () => new StreamableHTTPClientTransport(new URL(target)),
-    sse: () => new SSEClientTransport(new URL(target)),
-    stdio: () => new StdioClientTransport(JSON.parse(target))
-};
-const traveller = new Traveller();
-const client = new Client({ name: 'tests', version: '1' }, { capabilities: CAPABILITIES, versionNegotiation: { mode } });
-client.setRequestHandler('elicitation/create', request => traveller.elicit(request.params));
-client.setRequestHandler('sampling/createMessage', request => traveller.sample(request.params));
-client.setNotificationHandler('notifications/resources/updated', notification => traveller.hear(notification.params));
-await client.connect(ways[way]());
-const spoken = client.getNegotiatedProtocolVersion();
-const subscribe = () =>
-    client.getProtocolEra() === 'legacy' ? client.subscribeResource({ uri: WATCHED }) : client.listen({ resourceSubscriptions: [WATCHED] });
-const said = await traveller.travel(client, JSON.parse(calls), subscribe);
-await client.close();
-process.stdout.write(`${said}, ${spoken}`);
+async function check(way, target, calls, mode) {
+    const ways = {
+        http: () => new StreamableHTTPClientTransport(new URL(target)),
+        sse: () => new SSEClientTransport(new URL(target)),
+        stdio: () => new StdioClientTransport(JSON.parse(target))
+    };
+    const traveller = new Traveller();
+    const client = new Client({ name: 'tests', version: '1' }, { capabilities: CAPABILITIES, versionNegotiation: { mode } });
+    client.setRequestHandler('elicitation/create', request => traveller.elicit(request.params));
+    client.setRequestHandler('sampling/createMessage', request => traveller.sample(request.params));
+    client.setNotificationHandler('notifications/resources/updated', notification => traveller.hear(notification.params));
+    await client.connect(ways[way]());
+    const spoken = client.getNegotiatedProtocolVersion();
+    const subscribe = () =>
+        client.getProtocolEra() === 'legacy' ? client.subscribeResource({ uri: WATCHED }) : client.listen({ resourceSubscriptions: [WATCHED] });
+    const said = await traveller.travel(client, JSON.parse(calls), subscribe);
+    await client.close();
+    return `${said}, ${spoken}`;
+}
+
+await answer(check);

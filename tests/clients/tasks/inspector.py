@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 
 from playwright.sync_api import Locator, Page, expect, sync_playwright
 
-from tests.clients.peers import Failed, inspector_tool
+from tests.clients.peer_process import Failed
+from tests.clients.peers import inspector_tool
 from tests.support.ports import take_port
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"

@@ -6,14 +6,12 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from tests.clients.peers import Calls, Peer, Target, client_python, installing, legacy_python, run_peer
+from tests.clients.peers import TYPESCRIPT, Calls, Peer, Target, client_python, installing, legacy_python, run_peer
 from tests.clients.places import Place, fixtures
 from tests.clients.tasks.inspector import visit_inspector
 from tests.conformance.npm import installed_package
 
 FASTMCP = ("fastmcp==4.1.4", "fastmcp-tasks==4.1.4")
-SDK = "@modelcontextprotocol/sdk@1.32.2"
-EXT_TASKS = "@modelcontextprotocol/ext-tasks@0.2.2 @modelcontextprotocol/client@2.4.0"
 HERE = Path(__file__).parent
 
 
@@ -25,9 +23,9 @@ def _fastmcp(way: str, target: Target, calls: Calls) -> str:
     return run_peer([client_python("fastmcp", *FASTMCP), str(HERE / "fastmcp_client.py"), way, str(target)])
 
 
-def _typescript(packages: str, script: str, mode: str, way: str, target: Target, calls: Calls) -> str:
+def _typescript(package: str, script: str, mode: str, way: str, target: Target, calls: Calls) -> str:
     with installing:
-        home, node = installed_package(script, packages)
+        home, node = installed_package(package, TYPESCRIPT[package])
         for name in (script, "task_user"):
             shutil.copy(HERE / f"{name}.mjs", home)
     return run_peer([node, str(home / f"{script}.mjs"), way, str(target), "{}", mode])
@@ -39,9 +37,9 @@ def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
 
 TASK_PEERS = (
     Peer("mcp 1.30", ("http",), _legacy),
-    Peer("TypeScript 1.32", ("http",), partial(_typescript, SDK, "sdk_tasks", "legacy")),
-    Peer("ext-tasks 0.2, core tasks", ("http",), partial(_typescript, EXT_TASKS, "ext_tasks", "legacy")),
-    Peer("ext-tasks 0.2, extension", ("http",), partial(_typescript, EXT_TASKS, "ext_tasks", "auto"), ("http",)),
+    Peer("TypeScript 1.32", ("http",), partial(_typescript, "typescript_v1", "sdk_tasks", "legacy")),
+    Peer("ext-tasks 0.2, core tasks", ("http",), partial(_typescript, "typescript_v2", "ext_tasks", "legacy")),
+    Peer("ext-tasks 0.2, extension", ("http",), partial(_typescript, "typescript_v2", "ext_tasks", "auto"), ("http",)),
     Peer("fastmcp-tasks 4.1", ("http",), _fastmcp, ("http",)),
     Peer("Inspector, Tasks tab", ("http",), partial(_inspector, "modern")),
     Peer("Inspector, Tasks tab, core tasks", ("http",), partial(_inspector, "legacy")),
@@ -49,7 +47,8 @@ TASK_PEERS = (
 
 
 @contextmanager
-def task_fixtures() -> Iterator[Place]:
-    """The fixtures for the clients with tasks, on a process of their own."""
-    with fixtures("asgi") as place:
-        yield place._replace(name="tasks", peers=TASK_PEERS)
+def fixtures_with_tasks() -> Iterator[Place]:
+    """The fixtures for all clients, and after that for the clients with tasks."""
+    with fixtures() as place:
+        tasks = Place("tasks", {"http": place.ways["http"]}, TASK_PEERS)
+        yield place._replace(others=(*place.others, tasks))
