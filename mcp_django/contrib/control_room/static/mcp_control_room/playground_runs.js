@@ -82,6 +82,7 @@ window.playgroundRuns = (() => {
       this.onResponse = onResponse;
       this.sending = null;
       runs.set(root, this);
+      this.part("status").tabIndex = -1;
       this.part("cancel").addEventListener("click", () => this.cancel());
     }
 
@@ -89,13 +90,22 @@ window.playgroundRuns = (() => {
 
     setStatus(name) { this.part("status").textContent = texts[`${name}Text`]; }
 
-    // An app must not move the focus to a button: its user may be typing.
+    // An app must not move the focus to a button: its user may be typing. Fields with an error come first.
     focusFirst(element) {
       if (this.url) return;
-      const target = element.querySelector(
-        ".errors input, .errors textarea, .errors select, input:not([type=hidden]), #playground-result",
-      );
+      const target = element.querySelector(".errors input, .errors textarea, .errors select")
+        ?? element.querySelector("input:not([type=hidden]), #playground-result");
       target?.focus();
+    }
+
+    // An element that is removed or hidden would take the focus with it, and the next Tab would start at the top.
+    keepFocus(element) {
+      if (element.contains(document.activeElement)) this.part("status").focus({ preventScroll: true });
+    }
+
+    removeQuestions() {
+      this.keepFocus(this.part("questions"));
+      this.part("questions").replaceChildren();
     }
 
     get address() { return this.url ?? location.href; }
@@ -118,11 +128,12 @@ window.playgroundRuns = (() => {
         if (this.sending === sending) this.setStatus(sending.end ?? "failed");
       } catch (error) {
         if (this.sending !== sending) return true;
-        this.part("questions").replaceChildren();
+        this.removeQuestions();
         sending.end = error.name === "AbortError" ? "cancelled" : "failed";
         this.setStatus(sending.end);
       }
       if (this.sending !== sending) return true;
+      this.keepFocus(this.part("cancel"));
       this.part("cancel").hidden = true;
       if (["cancelled", "failed", "revoked", null].includes(sending.end)) this.onResponse(null, sending.end);
       return true;
@@ -134,7 +145,7 @@ window.playgroundRuns = (() => {
       this.part("progress").hidden = true;
       this.part("log").hidden = true;
       this.part("log").replaceChildren();
-      this.part("questions").replaceChildren();
+      this.removeQuestions();
       if (isFirstRound || this.url) this.part("result").replaceChildren();
       this.setStatus("running");
     }
@@ -195,7 +206,11 @@ window.playgroundRuns = (() => {
 
     // The server no longer waits for an answer.
     withdraw(id) {
-      for (const box of this.part("questions").children) if (box.dataset.question === String(id)) box.remove();
+      const box = [...this.part("questions").children].find((each) => each.dataset.question === String(id));
+      if (box) {
+        this.keepFocus(box);
+        box.remove();
+      }
       this.showWhetherRunning();
     }
 
@@ -204,13 +219,13 @@ window.playgroundRuns = (() => {
     }
 
     showRevoked(sending) {
-      this.part("questions").replaceChildren();
+      this.removeQuestions();
       this.part("result").replaceChildren();
       sending.end = "revoked";
     }
 
     showEnd(event, sending) {
-      this.part("questions").replaceChildren();
+      this.removeQuestions();
       this.part("result").innerHTML = event.html;
       for (const [id, html] of Object.entries(event.parts ?? {})) document.getElementById(id).innerHTML = html;
       showErrors(event.errors ?? {});
@@ -226,6 +241,7 @@ window.playgroundRuns = (() => {
       const place = rounds.querySelector("section:last-child li:last-child");
       const { origin } = this.sending;
       const body = new FormData(form, submitter);
+      this.keepFocus(box); // a disabled button would lose it as well
       submitter.disabled = true;
       try {
         const response = await fetch(form.getAttribute("action") ?? this.address, { method: "POST", body, credentials: "same-origin" });
@@ -241,6 +257,7 @@ window.playgroundRuns = (() => {
         this.showWhetherRunning();
       } catch {
         submitter.disabled = false;
+        submitter.focus();
         this.setStatus("failed");
       }
     }
