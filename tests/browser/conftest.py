@@ -52,29 +52,38 @@ def person(address: str) -> User:
     return User.objects.create_user("ada", password="pw", first_name="Ada", last_name="Lovelace")
 
 
+@pytest.fixture(scope="module")
+def shared_page(chromium: Browser) -> Iterator[tuple[Page, list[str]]]:
+    """The page of `open_page`, and the complaints of the browser. A process of the browser starts slowly."""
+    complaints: list[str] = []
+    page = chromium.new_page()
+    page.set_default_timeout(WAIT_SECONDS * 1000)
+    page.on("console", lambda said: complaints.append(said.text) if _is_ours(said) else None)
+    page.on("pageerror", lambda problem: complaints.append(str(problem)))
+    yield page, complaints
+    page.close()
+
+
 @pytest.fixture
-def open_page(chromium: Browser, address: str, person: User) -> Iterator[Open]:
+def open_page(shared_page: tuple[Page, list[str]], address: str, person: User) -> Iterator[Open]:
     """Opens a path, as somebody who is logged in. Whatever the browser complains about fails the test."""
-    contexts, complaints = [], []
+    page, complaints = shared_page
+    page.goto("about:blank")
+    complaints.clear()
 
     def open_path(path: str, *, width: int = DESK, user: User | None = person) -> Keyboard:
-        context = chromium.new_context(viewport={"width": width, "height": 800})
-        contexts.append(context)
+        page.context.clear_cookies()
         if user is not None:
             client = Client()
             client.force_login(user)
             key = client.cookies[django_settings.SESSION_COOKIE_NAME].value
-            context.add_cookies([{"name": django_settings.SESSION_COOKIE_NAME, "value": key, "url": address}])
-        page: Page = context.new_page()
-        page.set_default_timeout(WAIT_SECONDS * 1000)
-        page.on("console", lambda said: complaints.append(said.text) if _is_ours(said) else None)
-        page.on("pageerror", lambda problem: complaints.append(str(problem)))
+            page.context.add_cookies([{"name": django_settings.SESSION_COOKIE_NAME, "value": key, "url": address}])
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme="light")
         page.goto(address + path)
         return Keyboard(page)
 
     yield open_path
-    for context in contexts:
-        context.close()
     assert complaints == []
 
 

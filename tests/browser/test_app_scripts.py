@@ -70,7 +70,14 @@ class ScriptHost:
         page.on("console", lambda said: self.complaints.append(said.text))
         page.on("pageerror", lambda problem: self.complaints.append(str(problem)))
         page.expose_function("serveTool", self._serve_tool)
-        page.set_content(HOST)
+
+    def reset(self) -> None:
+        """Load the host anew, without calls."""
+        self.calls.clear()
+        self.complaints.clear()
+        self.serve = lambda params: {"content": []}
+        self.page.goto("about:blank")
+        self.page.set_content(HOST)
 
     def _serve_tool(self, params: dict[str, Any]) -> dict[str, Any]:
         self.calls.append(params)
@@ -95,13 +102,19 @@ class ScriptHost:
         self.page.evaluate(f"notify({method!r}, {json.dumps(params)})")
 
 
-@pytest.fixture
-def host(chromium: Browser) -> Iterator[ScriptHost]:
+@pytest.fixture(scope="module")
+def shared_host(chromium: Browser) -> Iterator[ScriptHost]:
+    """The page of all tests: a process of the browser takes longer to start than a test."""
     page = chromium.new_page()
-    host = ScriptHost(page)
-    yield host
+    yield ScriptHost(page)
     page.close()
-    assert host.complaints == []
+
+
+@pytest.fixture
+def host(shared_host: ScriptHost) -> Iterator[ScriptHost]:
+    shared_host.reset()
+    yield shared_host
+    assert shared_host.complaints == []
 
 
 def describe(form: OrderForm) -> dict[str, Any]:

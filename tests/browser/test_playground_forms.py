@@ -16,8 +16,8 @@ from pytest_django.fixtures import Settings
 import mcp_django
 from mcp_django.server.primitives.registry import get_registry
 from mcp_django.types import AudioContent, ImageContent
+from tests.browser.accessibility import OF_DJANGO, check
 from tests.browser.test_control_room import boss, page, room, site_url, strict_server
-from tests.browser.test_strict_policy import OF_DJANGO, check
 from tests.contrib.control_room.test_playground import PIXEL
 
 __all__ = ["boss", "page", "room", "site_url", "strict_server"]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import django.contrib.admin
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings as django_settings
 from django.contrib.auth.models import User
 from django.test import Client, RequestFactory, override_settings
@@ -33,11 +32,8 @@ from mcp_django.runtime.events.event_log import EventDraft, EventLog
 from mcp_django.runtime.sessions import activity
 from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW, PageVisit
 from mcp_django.wiring import get_elicitation_pages
+from tests.browser.accessibility import OF_DJANGO, check
 
-WIDTHS = (390, 1280)
-SCHEMES = ("light", "dark")
-OF_DJANGO = {"color-contrast", "link-in-text-block", "target-size"}
-"""Rules of axe that pages of Django's own admin break."""
 PARTS_OF_DJANGO = {
     "personalaccesstoken/add/": {"label"},
     "toolpolicy/add/": {"aria-prohibited-attr"},
@@ -134,33 +130,6 @@ def page(chromium: Browser, site_url: str, boss: User) -> Iterator[Page]:
 def is_unexpected(said: ConsoleMessage) -> bool:
     """Return True unless the message is about a status that a test expects, or about axe, which has no URL."""
     return bool(said.location["url"]) and not said.text.startswith("Failed to load resource")
-
-
-def check(page: Page, *, ignored: set[str], own: str = "") -> None:
-    """Look at a page in each width and scheme. Of axe's rules, only the one about contrast depends on the scheme.
-
-    `own` selects a part of the page with nothing of Django's: on a phone, all rules hold for it, in both schemes.
-    """
-    for scheme in SCHEMES:
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        for width in WIDTHS:
-            page.set_viewport_size({"width": width, "height": 844})
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            if own and width == WIDTHS[0]:
-                assert find_violations(page, own) == [], (scheme, width)
-        if scheme != SCHEMES[0] and "color-contrast" in ignored:
-            continue
-        assert find_violations(page, ignored=ignored) == [], scheme
-
-
-def find_violations(
-    page: Page, part: str = "html", ignored: set[str] | frozenset[str] = frozenset()
-) -> list[tuple[str, str]]:
-    """Return the rules of axe that a part of a page breaks, and the first element of each."""
-    # Django's links change their colour slowly.
-    page.evaluate("document.getAnimations().forEach(it => it.finish())")
-    found = Axe().run(page, context=part).response["violations"]
-    return [(rule["id"], rule["nodes"][0]["html"]) for rule in found if rule["id"] not in (ignored or ())]
 
 
 def admin_paths() -> list[str]:
