@@ -1,30 +1,25 @@
 """The control room in a browser, under a strict policy: narrow and wide, light and dark, live."""
 
-import asyncio
 import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
 
 import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
-from pydantic import Field
 from pytest_django.fixtures import Settings
 
-from mcp_django import Context, wiring
 from mcp_django.contrib import control_room
-from mcp_django.contrib.control_room.models import Alert, LongCall
+from mcp_django.contrib.control_room.models import Alert
 from mcp_django.contrib.control_room.recording.timeline import RecordedWait, Timeline
-from mcp_django.server.primitives.registry import get_registry
+from tests.browser.accessibility import OF_DJANGO, check
 from tests.browser.keyboard import Keyboard
-from tests.browser.test_strict_policy import OF_DJANGO, boss, check, page, site_url, strict_server
+from tests.browser.test_strict_policy import boss, page, site_url, strict_server
 from tests.contrib.control_room.test_rows import make_record, make_rollup, make_usage
 from tests.contrib.control_room.test_running_calls import make_long_call, make_process
 from tests.contrib.control_room.test_streams import make_stream
-from tests.support.waiting import WAIT_SECONDS, wait_until
+from tests.support.waiting import wait_until
 
 __all__ = ["boss", "page", "site_url", "strict_server"]
 OWN = "#content-main"
@@ -122,105 +117,6 @@ def test_the_room_is_usable_and_live(room: Page) -> None:
     requests.clear()
     room.clock.run_for(20_000)
     assert requests == []
-
-
-def test_a_call_is_cancelled_by_keyboard_on_a_phone(room: Page) -> None:
-    room.set_viewport_size({"width": 390, "height": 844})
-    room.goto(ROOM)
-    keys = Keyboard(room, OWN)
-    skip = room.locator(".room-skip")
-    skip.focus()
-    keys.press("Enter")
-    expect(room.locator("#running-title")).to_be_focused()
-    for _stop in range(3):
-        if keys.next()["tag"] == "button":
-            break
-    box = room.locator("button:focus").bounding_box()
-    assert box is not None
-    assert box["x"] + box["width"] <= 390
-    keys.submit()
-    assert LongCall.objects.get().cancelled is not None
-
-
-@pytest.fixture
-def asking_tools(room: Page, settings: Settings) -> Iterator[threading.Event]:
-    """Tools of the server that ask and report, and one that waits. The event is set when that one is cancelled."""
-    settings.MCP = settings.MCP | {"PLAYGROUND": {"ENABLED": True}}
-    server, registry = wiring.get_server("default"), get_registry("default")
-    before = {tool.name for tool in registry.tools}
-    cancelled = threading.Event()
-
-    @server.tool
-    async def plan_with_questions(ctx: Context, place: Annotated[str, Field(max_length=10)]) -> str:
-        await ctx.info("<b>planning</b>")
-        for done in range(3):
-            await ctx.report_progress(done, 3, f"step {done}")
-        days = await ctx.elicit("How many days?", int, key="days")
-        sure = await ctx.elicit(f"{days.data} days in {place}?", bool, key="sure")
-        return f"{place}, {days.data} days, {sure.action}"
-
-    @server.tool(annotations={"readOnlyHint": True})
-    async def wait_for_cancellation(ctx: Context) -> str:
-        await ctx.report_progress(1, 2, "waiting")
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-        return "never"
-
-    yield cancelled
-    for tool in list(registry.tools):
-        if tool.name not in before:
-            registry.remove("tool", tool.name)
-
-
-def test_a_run_is_answered_and_cancelled_in_the_playground(room: Page, asking_tools: threading.Event) -> None:
-    """Keyboard only, but for the choice of the tool."""
-    room.goto(f"{PLAYGROUND}?name=plan_with_questions")
-    room.locator("[name=argument-place]").first.fill("Oslo")
-    room.locator("#playground-confirmed").press("Space")
-    room.locator("button[value=send]").press("Enter")
-    days = room.locator("[name$=argument-value]")
-    expect(days).to_be_visible()
-    waiting = room.locator("#playground-run").get_attribute("data-waiting-text")
-    expect(room.locator("[data-part=status]")).to_have_text(waiting or "")
-    expect(room.locator("#copy-curl")).to_contain_text("Oslo")
-    expect(room.locator("#call-link")).to_have_attribute("href", re.compile("arguments="))
-    expect(room.locator("[data-part=log] li")).to_have_text(["info: <b>planning</b>"])
-    expect(room.locator("[data-part=progress] span")).to_have_text("2 / 3, step 2")
-    assert room.locator("[data-part=progress] progress").evaluate("it => it.value") == pytest.approx(2 / 3)
-    check(room, ignored=OF_DJANGO, own=OWN)
-
-    days.fill("many")
-    room.locator("button[value=answer]").press("Enter")
-    expect(room.locator(".playground-questions .errorlist")).to_be_visible()
-    check(room, ignored=OF_DJANGO, own=OWN)
-    room.locator("[name$=argument-value]").fill("3")
-    room.locator("button[value=answer]").press("Enter")
-    expect(room.locator(".playground-question .playground-text")).to_have_text("3 days in Oslo?")
-    room.locator("[name$=decision][value=decline]").check()
-    room.locator("button[value=answer]").press("Enter")
-    expect(room.locator("#answer")).to_contain_text("Oslo, 3 days, decline")
-    assert room.locator("#playground-result").evaluate("it => it === document.activeElement")
-    rounds = room.locator("[data-part=rounds] section")
-    expect(rounds).to_have_count(3)
-    expect(rounds.locator("h3")).to_have_text([re.compile(rf"\b{number}\b") for number in (1, 2, 3)])
-    rounds.nth(1).locator("summary").first.press("Enter")
-    expect(rounds.nth(1).locator("pre").first).to_contain_text('"inputResponses"')
-    check(room, ignored=OF_DJANGO, own=OWN)
-
-    room.locator("[name=argument-place]").first.fill("x" * 11)
-    room.locator("button[value=send]").press("Enter")
-    expect(room.locator("form:has(#playground-confirmed) .errorlist")).to_be_visible()
-    expect(rounds).to_have_count(1)
-
-    room.goto(f"{PLAYGROUND}?name=wait_for_cancellation")
-    room.locator("button[value=send]").press("Enter")
-    expect(room.locator("[data-part=progress] span")).to_have_text("1 / 2, waiting")
-    check(room, ignored=OF_DJANGO, own=OWN)
-    room.locator("[data-part=cancel]").press("Enter")
-    expect(room.locator("[data-part=cancel]")).to_be_hidden()
-    assert asking_tools.wait(WAIT_SECONDS)
 
 
 def test_the_playground_is_usable(room: Page, settings: Settings) -> None:

@@ -1,10 +1,9 @@
-"""The playground of two processes: rounds, questions and replies that reach another one, and cancellation."""
+"""The playground without a browser: runs that are cancelled by leaving, under WSGI."""
 
 import html
 import json
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from http.client import HTTPResponse
 from http.cookiejar import CookieJar
 from typing import Any
@@ -14,8 +13,6 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener
 import pytest
 
 from mcp_django.contrib.control_room.playground.runs.streams import MEDIA_TYPE
-from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS
-from tests.servers.databases import new_sqlite
 from tests.servers.harness import Server, serve
 from tests.support.waiting import WAIT_SECONDS
 
@@ -61,29 +58,7 @@ def read_fields(page: str) -> dict[str, str]:
 ACCEPTED = {"question-1-decision": "accept", "question-1-argument-value": "true"}
 
 
-def test_rounds_and_replies_reach_any_process() -> None:
-    with ExitStack() as stack:
-        database = stack.enter_context(new_sqlite(SITE))
-        one, other = (stack.enter_context(serve("uvicorn", database=database, site=SITE)) for _ in range(2))
-        here, there = Player(one), Player(other)
-
-        question = wait_for(read_events(here.start("ask", "round")), "end")["html"]
-        answered = wait_for(
-            read_events(there.run("ask", **{**read_fields(question), **ACCEPTED, "act": "answer"})), "end"
-        )
-        assert "accept" in answered["html"]
-        assert [event["what"] for event in other.events("round")]
-
-        events = read_events(here.start("ask", "live", revision=HANDSHAKE_VERSIONS[-1]))
-        question = wait_for(events, "question")["html"]
-        reply = there.run("ask", **{**read_fields(question), **ACCEPTED, "act": "reply"})
-        assert json.loads(json.load(reply)["text"])["result"]["action"] == "accept"
-        assert "accept" in wait_for(events, "end")["html"]
-        one.terminate()
-        other.terminate()
-
-
-@pytest.mark.parametrize("kind", ["uvicorn", "gunicorn-sync", "gunicorn-gthread"])
+@pytest.mark.parametrize("kind", ["gunicorn-sync", "gunicorn-gthread"])
 def test_a_browser_that_leaves_cancels_its_call(kind: str) -> None:
     with serve(kind, site=SITE) as server:
         response = Player(server).start("stream", "left")

@@ -1,0 +1,1 @@
+"""Tools for the control room and its playground."""
