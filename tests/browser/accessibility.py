@@ -21,7 +21,7 @@ OF_SCHEME = {"color-contrast", "link-in-text-block"}
 """Rules of axe that depend on the colour scheme."""
 FIND_VIOLATIONS = """async ([part, options]) => {
   document.getAnimations().forEach((it) => it.finish());  // Django's links change their colour slowly.
-  const found = await axe.run(part, {resultTypes: ["violations"], preload: false, ...options});
+  const found = await axe.run(part, {resultTypes: ["violations"], preload: false, iframes: false, ...options});
   return found.violations.map((rule) => [rule.id, rule.nodes[0].html]);
 }"""
 _AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
@@ -61,7 +61,7 @@ def find_violations(
     """Return the rules of axe that a part of a page breaks, and the first element of each.
 
     `rules` are the ones to check, all without it. Most of the time of a check is spent on reading axe and on contrast:
-    a document gets axe once, and ignored rules are not evaluated.
+    a document gets axe once, and ignored rules are not evaluated. Documents of frames are left out.
     """
     if not page.evaluate("'axe' in window"):
         page.evaluate(_AXE)

@@ -33,6 +33,7 @@ from mcp_django.runtime.sessions import activity
 from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW, PageVisit
 from mcp_django.wiring import get_elicitation_pages
 from tests.browser.accessibility import OF_DJANGO, check
+from tests.support.waiting import WAIT_SECONDS
 
 PARTS_OF_DJANGO = {
     "personalaccesstoken/add/": {"label"},
@@ -115,6 +116,7 @@ def page(chromium: Browser, site_url: str, boss: User) -> Iterator[Page]:
     context = chromium.new_context(base_url=site_url)
     context.add_cookies([{"name": django_settings.SESSION_COOKIE_NAME, "value": key, "url": site_url}])
     page, complaints = context.new_page(), []
+    page.set_default_timeout(WAIT_SECONDS * 1000)
     page.on(
         "console",
         lambda said: (
