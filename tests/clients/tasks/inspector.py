@@ -8,14 +8,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from playwright.sync_api import Locator, Page, expect, sync_playwright
+from playwright.sync_api import Error, Locator, Page, expect, sync_playwright
 
 from tests.clients.peer_process import Failed
 from tests.clients.peers import inspector_tool
 from tests.support.ports import take_port
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-WAIT_MILLISECONDS = 30_000
+WAIT_MILLISECONDS = 60_000
 CHECKED_MILLISECONDS = 2_000
 MAX_CLICKS = 10
 SEEN = (
@@ -48,10 +48,17 @@ def visit_inspector(target: str, era: str) -> str:
                 page.get_by_text(re.compile(f"^({status or 'completed|failed'})$", re.I)).first.wait_for()
             _cancel(page)
         except Exception as problem:
-            raise Failed(f"{problem}\n{page.locator('body').inner_text()}") from problem
+            raise Failed(f"{problem}\n{_read_text(page)}") from problem
         finally:
             browser.close()
     return f"{len(SEEN) + 1} tasks in the tab, {len(NAMES) + 1} questions answered"
+
+
+def _read_text(page: Page) -> str:
+    """Return the text of the page, as far as it has one."""
+    with suppress(Error):
+        return page.locator("body").inner_text(timeout=CHECKED_MILLISECONDS)
+    return "(the page has no text)"
 
 
 def _execute(page: Page, tool: str, arguments: dict[str, str], questions: tuple[str, ...], text: str) -> None:
