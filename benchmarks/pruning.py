@@ -3,7 +3,11 @@
 SQLite by default, in a directory of its own; `--postgres postgres://user@host/name` uses that server, in a database of
 its own that is dropped afterwards. Calls read a row, and each gets a row of the control room. Windows with and without
 deletion take turns; the ratios are those of neighbours, and the median is shown. The deletion runs twice: as a serving
-process does it, for a short time between two writes, and as `manage.py mcp_prune` in a process of its own.
+process does it, for a short time between two writes, and as `manage.py mcp_prune` in a process of its own. `--all` goes
+on until each has deleted half of the rows.
+
+Calls of a second of CPU time count that of the serving process alone, with its threads and its deletion. Calls of a
+second also depend on the database, on the other process and on neighbours.
 """
 
 from __future__ import annotations
@@ -152,27 +156,35 @@ async def call_for(seconds: float) -> list[float]:
     return taken
 
 
-async def measure(run: Callable[[], int], rounds: int) -> dict[str, str]:
-    """Measure windows with and without deletion in turns."""
-    ratios: dict[str, list[float]] = {"calls": [], "median": [], "95 %": []}
-    deleted = 0
+async def measure(run: Callable[[], int], rounds: int, rows: int) -> dict[str, str]:
+    """Measure windows with and without deletion in turns, until `rows` are deleted."""
+    ratios: dict[str, list[float]] = {"calls a CPU second": [], "calls": [], "median": [], "95 %": []}
+    deleted = number = 0
     await call_for(WINDOW_SECONDS)
-    for _ in range(rounds):
+    while number < rounds or deleted < rows:
+        number += 1
+        start = time.process_time()
         without = await call_for(WINDOW_SECONDS)
+        cpu_without = time.process_time() - start
         found: list[int] = []
         thread = threading.Thread(target=lambda: found.append(run()))  # noqa: B023  # ends within the round
+        start = time.process_time()
         thread.start()
         beside = await call_for(WINDOW_SECONDS)
+        cpu_beside = time.process_time() - start
         await asyncio.to_thread(thread.join)
+        if not found[0]:
+            break
         deleted += found[0]
+        ratios["calls a CPU second"].append(len(beside) / cpu_beside / (len(without) / cpu_without))
         ratios["calls"].append(len(beside) / len(without))
         for name, share in (("median", 50), ("95 %", 95)):
             cut = [statistics.quantiles(taken, n=100)[share - 1] for taken in (beside, without)]
             ratios[name].append(cut[0] / cut[1])
     figures = {
-        name: f"{statistics.median(each):.2f} ({min(each):.2f}-{max(each):.2f})" for name, each in ratios.items()
+        name: "{1:.2f} ({0:.2f}-{2:.2f})".format(*statistics.quantiles(each, n=4)) for name, each in ratios.items()
     }
-    return {**figures, "rows a second": f"{deleted / rounds / WINDOW_SECONDS:,.0f}"}
+    return {**figures, "pairs": str(number), "rows": f"{deleted:,}"}
 
 
 def main() -> int:
@@ -180,7 +192,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pruning", description=__doc__)
     parser.add_argument("--postgres", metavar="URL")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--all", action="store_true", help="go on until all rows are deleted")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
@@ -207,7 +220,7 @@ def main() -> int:
         rows = []
         with deleting_process(entry) as run:
             for label, function in (("in the serving process", deleting_thread()), ("mcp_prune", run)):
-                figures = asyncio.run(measure(function, options.rounds))
+                figures = asyncio.run(measure(function, options.rounds, options.rows // 2 if options.all else 0))
                 rows.append([label, *figures.values()])
         RECORDER.stop()
         load = ", ".join(f"{each:.1f}" for each in os.getloadavg())

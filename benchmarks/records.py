@@ -1,155 +1,136 @@
-"""`python -m benchmarks.records`: CPU time of records of calls, beside the same calls without.
+"""`python -m benchmarks.records`: CPU time of records of calls, for each call and each write.
 
-The servers are those of `python -m benchmarks`: one uvicorn worker each, pinned to one core, with the load "add, c=32".
-They take turns, in another order each round. Each figure is that of one round, and the median of the rounds is shown.
+The calls are those of `python -m benchmarks`, "add" through the ASGI application, in one process and without a server.
+A clock reads the CPU time of the thread before and after the recorder, in the middle of each call. So its caches are as
+cold as in a server, and neighbours change the figure little. Under the load of a server, on a busy machine, the same
+call differed by a tenth from round to round, and a few microseconds could not be seen. The work of the recorder's
+thread is measured in the same way: for each call, for each write, which comes every two seconds, and for each report,
+which comes every five.
 
-A recorder works for each call, and for each write, every two seconds. So there are two readings of the CPU time of the
-whole process, user and system, all threads. One is of a load. It starts with an empty queue, and ends after the last
-call was written. The other one is of some seconds with two calls a second: with a write every two seconds, and hardly
-a call. On a busy machine, a load takes longer, and has more writes than on a quiet one. The last column is therefore
-computed for a core that does nothing but calls.
+The last line is computed: the part of a core that does nothing but such calls.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import statistics
+import subprocess
 import sys
-import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from time import thread_time_ns
+from typing import Any
 
-from benchmarks.load import Load, WrongAnswer, cpu_clock
-from benchmarks.processes import Running, cores, on_core
+from benchmarks.inprocess import Application, Caller
+from benchmarks.processes import ROOT
 from benchmarks.report import table
-from benchmarks.rounds import say_to_stderr, serving
-from benchmarks.subjects import ADD_MANY, served
-from benchmarks.wire import Dialect, Target
+from benchmarks.serve import project
+from benchmarks.wire import Dialect, Work
 
-COMMANDS = {name: served("--records", name) for name in ("none", "default", "all")}
-LABELS = {"none": "without records", "default": "records, defaults", "all": "records of all calls"}
+ROUND_CALLS = 1000
+WRITE_SECONDS, REPORT_SECONDS = 2.0, 5.0
 MAX_SHARE = 0.02
 """Part of a core that the defaults may take."""
-REST_SECONDS = 2.5
-"""Pause after a load, longer than the recorder waits between two writes."""
-SLOW_SECONDS, SLOW_INTERVAL_SECONDS = 8.0, 0.5
-WARMING = 500
+KINDS = ("default", "all")
+LABELS = {
+    "call": "a call without records, us",
+    "path": "records: in the call, us",
+    "thread": "records: in the thread, for each call, us",
+    "write": "records: a write, ms",
+    "report": "records: a report, ms",
+    "share": "records, % of a busy core",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """CPU time of one server in one round, in microseconds."""
-
-    load: float
-    load_seconds: float
-    slow: float
-    slow_seconds: float
-
-    @property
-    def fixed(self) -> float:
-        """CPU time of a second with hardly a call."""
-        return self.slow / self.slow_seconds
+def take(function: Callable[..., Any], *arguments: Any) -> float:
+    """Return the microseconds of CPU time that a function takes in its thread."""
+    start = thread_time_ns()
+    function(*arguments)
+    return (thread_time_ns() - start) / 1000
 
 
-def measure(server: Running, requests: int) -> Reading:
-    """Measure a load, and some seconds with few calls."""
-    pid = server.process.pid
-    _send(server, WARMING, ADD_MANY.connections)
-    time.sleep(REST_SECONDS)
-    cpu, start = cpu_clock(pid), time.perf_counter()
-    _send(server, requests, ADD_MANY.connections)
-    time.sleep(REST_SECONDS)
-    middle, middle_cpu = time.perf_counter(), cpu_clock(pid)
-    while time.perf_counter() < middle + SLOW_SECONDS:
-        _send(server, 1, 1)
-        time.sleep(SLOW_INTERVAL_SECONDS)
-    end, end_cpu = time.perf_counter(), cpu_clock(pid)
-    return Reading((middle_cpu - cpu) / 1000, middle - start, (end_cpu - middle_cpu) / 1000, end - middle)
+async def measure(application: Application, rounds: int) -> dict[str, list[float]]:
+    """Return the figures of each round."""
+    from mcp_django.contrib.control_room.recording.recorder import RECORDER, CallRecorder
+    from mcp_django.runtime.calls.observer import add_outcome_recorder, remove_outcome_recorder
+
+    recorder, caller = CallRecorder(starts_thread=False), Caller(application, Work.ADD, Dialect.STATELESS)
+    remove_outcome_recorder(RECORDER.record)
+    await caller.open()
+
+    taken: list[float] = []
+    clock = statistics.median(take(bool) for _ in range(10_000))
+
+    def record(*arguments: Any) -> None:
+        taken.append(take(recorder.record, *arguments))
+
+    async def call_often(number: int) -> float:
+        taken.clear()
+        start = thread_time_ns()
+        for _ in range(number):
+            await caller.call()
+        return (thread_time_ns() - start) / 1000 / number
+
+    add_outcome_recorder(record)
+
+    def report() -> None:
+        recorder._reporter._reported_at = 0.0
+        recorder._reporter.report(0)
+
+    found: dict[str, list[float]] = {name: [] for name in LABELS}
+    for number in range(-1, rounds):
+        whole = await call_often(ROUND_CALLS)
+        path = statistics.fmean(taken) - clock
+        many = await asyncio.to_thread(take, recorder.flush)
+        await call_often(1)
+        write = await asyncio.to_thread(take, recorder.flush)
+        values = {
+            "call": whole - path - 2 * clock,
+            "path": path,
+            "thread": (many - write) / (ROUND_CALLS - 1),
+            "write": write / 1000,
+            "report": await asyncio.to_thread(take, report) / 1000,
+        }
+        fixed = values["write"] / WRITE_SECONDS + values["report"] / REPORT_SECONDS
+        values["share"] = (values["path"] + values["thread"]) / values["call"] * 100 + fixed / 10
+        if number >= 0:  # The first one warms caches and connections.
+            for name, value in values.items():
+                found[name].append(value)
+    return found
 
 
-def _send(server: Running, requests: int, connections: int) -> None:
-    """Send requests on new connections, because a server closes idle ones."""
-    target = Target(port=server.port, path="/mcp", dialect=Dialect.STATELESS, headers=server.headers)
-    load = Load(target, ADD_MANY.work, connections=connections, tools=ADD_MANY.tools, pid=server.process.pid)
-    try:
-        load.measure(requests)
-    finally:
-        load.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Cost of the records of one round."""
-
-    call: float
-    """Microseconds of each call."""
-    second: float
-    """Microseconds of each second."""
-    share: float
-    """Part of a core that does nothing but calls."""
-
-    @classmethod
-    def compare(cls, records: Reading, without: Reading, requests: int) -> Cost:
-        """Return the difference of two readings."""
-        second = records.fixed - without.fixed
-        work = [each.load - each.fixed * each.load_seconds for each in (records, without)]
-        return cls((work[0] - work[1]) / requests, second, (work[0] - work[1]) / work[1] + second / 1e6)
-
-
-def describe(values: list[float], form: str) -> str:
+def describe(values: list[float]) -> str:
     """Return the median and the quartiles."""
-    low, _, high = statistics.quantiles(values, n=4)
-    return f"**{statistics.median(values):{form}}** ({low:{form}} to {high:{form}})"
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f"**{middle:.2f}** ({low:.2f}-{high:.2f})"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run, print the table. Returns 1 when an answer was wrong or a server did not start."""
+def main(arguments: list[str] | None = None) -> None:
+    """Run each kind of records in a process of its own, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.records", description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--requests", type=int, default=8000, help="in one load (8000)")
+    parser.add_argument("--kind", choices=KINDS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    rounds, requests = options.rounds, options.requests
-    found: dict[str, list[Reading]] = {name: [] for name in COMMANDS}
-    with serving([(command, ADD_MANY.tools) for command in COMMANDS.values()]) as places, on_core(cores()[1]):
-        servers = {name: places[command, ADD_MANY.tools] for name, command in COMMANDS.items()}
-        for number in range(rounds):
-            say_to_stderr(f"round {number + 1} of {rounds}")
-            names = list(COMMANDS)
-            names = names[number % 3 :] + names[: number % 3]
-            for name in names if number % 2 else reversed(names):
-                server = servers[name]
-                try:
-                    if isinstance(server, str):
-                        raise WrongAnswer(server)
-                    found[name].append(measure(server, requests))
-                except (OSError, WrongAnswer) as error:
-                    say_to_stderr(f"FAILED {name}: {error}")
-                    return 1
+    if options.kind:
+        with project(records=options.kind):
+            from benchmarks.site.asgi import application
 
-    bare = found["none"]
-    rows = [[LABELS["none"], describe([each.load / requests for each in bare], ".0f"), "", "", ""]]
-    pairs = {
-        f"{LABELS['none']}, to the round before": (bare[1:], bare[:-1]),
-        **{LABELS[name]: (found[name], bare) for name in ("default", "all")},
-    }
-    for label, (records, without) in pairs.items():
-        costs = [Cost.compare(*pair, requests) for pair in zip(records, without, strict=True)]
-        rows.append(
-            [
-                label,
-                describe([each.load / requests for each in records], ".0f"),
-                describe([each.call for each in costs], "+.1f"),
-                describe([each.second / 1000 for each in costs], "+.1f"),
-                describe([each.share * 100 for each in costs], "+.1f"),
-            ]
-        )
+            found = asyncio.run(measure(application, options.rounds))
+        for name in LABELS:
+            print(f"{name}: {describe(found[name])}")
+        return
+
+    columns = []
+    for kind in KINDS:
+        command = [sys.executable, "-m", "benchmarks.records", "--kind", kind, "--rounds", str(options.rounds)]
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        columns.append(dict(line.partition(": ")[::2] for line in ran.stdout.splitlines() if ": " in line))
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
-    print(f"{rounds} rounds of {requests:,} requests, load of the machine {load} on {os.cpu_count()} cores")
+    print(f"{options.rounds} rounds, load of the machine {load} on {os.cpu_count()} cores")
     print(f"the aim for the defaults is at most {MAX_SHARE:.0%} of a core\n")
-    heading = ["", "CPU us of a call", "of it records, us", "records, ms a second", "records, % of a busy core"]
-    print(table(heading, rows))
-    return 0
+    print(table(["", *KINDS], [[label, *(each[name] for each in columns)] for name, label in LABELS.items()]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
