@@ -50,9 +50,10 @@ class AppPage:
 
     def open(self, tool: str, arguments: Mapping[str, Any] | None = None) -> "FrameLocator":
         """Call a tool and open its app. Return its frame after the app has connected."""
-        query = {"server": self.server, "tool": tool, "arguments": json.dumps(dict(arguments or {}))}
+        query = {"server": self.server, "tool": tool}
         self.page.goto(f"{self.url}{self.path}?{urlencode(query)}")
         self.page.locator(f'#tool option[value="{tool}"]').wait_for(state="attached")
+        self.page.locator("#arguments").fill(json.dumps(dict(arguments or {})))
         self.page.locator("#call button.main").click()
         self.page.locator('#status[data-state="connected"]').wait_for()
         return self.frame
