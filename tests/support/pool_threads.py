@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from mcp_django.runtime.threads.pool import PoolThread
 from tests.support.waiting import wait_until
@@ -20,7 +21,7 @@ class UnfinishedFunctions:
 
         def counted_put(thread: PoolThread, function: Callable[[], None]) -> None:
             self._add(1)
-            put(thread, lambda: self._run(function))
+            put(thread, partial(self._run, [function]))
 
         PoolThread.put = counted_put  # type: ignore[method-assign]
 
@@ -28,9 +29,10 @@ class UnfinishedFunctions:
         """Wait until the pool threads have finished all functions."""
         wait_until(lambda: self.count == 0, lambda: f"pool threads have not finished {self.count} functions")
 
-    def _run(self, function: Callable[[], None]) -> None:
+    def _run(self, only: list[Callable[[], None]]) -> None:
+        # Not kept in this frame, to which the traceback of an exception of the function refers.
         try:
-            function()
+            only.pop()()
         finally:
             self._add(-1)
 
