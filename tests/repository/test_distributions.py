@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from mcp_django.client import client
+from mcp_django.conf import project
 from scripts.distributions import build_distributions
 from tests.repository.pages import ROOT, name_of, tracked_files
 
@@ -64,8 +65,8 @@ def test_the_version_stands_in_one_place(wheel: zipfile.ZipFile) -> None:
 
 
 def test_a_copy_without_metadata_has_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "DISTRIBUTION", "a-distribution-that-is-not-installed")
-    assert client.read_version() == "0"
+    monkeypatch.setattr(project, "DISTRIBUTION", "a-distribution-that-is-not-installed")
+    assert project.read_version() == "0"
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
