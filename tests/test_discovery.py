@@ -92,7 +92,7 @@ def test_declarations_that_are_not_served_are_logged_at_start(
         "@tool(server='stuff')\ndef elsewhere() -> str: ...\n"
         "class NoToolset:\n    @tool\n    def method(self) -> str: ...\n"
     )
-    with install():
+    with install(), override_settings(SILENCED_SYSTEM_CHECKS=[]):
         autodiscover()
     errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == 3

@@ -27,6 +27,11 @@ SHORT_GRACE_SECONDS = 0.5
 LIFESPAN = "tests.servers.site.lifespan.noted_lifespan"
 # hypercorn's workers do not learn of the signal until its own time is over, which is 3 s unless it is told otherwise.
 OPTIONS = {"hypercorn": ("--graceful-timeout", "30")}
+PROBE_TIMEOUT_SECONDS = 5
+"""Limit of a probe: a server that takes a connection as it closes may leave it without an answer.
+
+It is far below the time that servers give to calls.
+"""
 SERVERS_WITH_WORKERS = ("uvicorn", "gunicorn", "granian")
 """Servers whose workers all finish their calls."""
 GUIDE = Path(__file__).parents[2] / "docs" / "run" / "deploy.md"
@@ -83,7 +88,7 @@ def begin(server: Server, reader: AnswerReader, path: str, revision: str = STATE
 def is_closing(server: Server, path: str) -> bool:
     """Whether the server refuses connections, or answers that it is draining."""
     try:
-        with urlopen(f"http://127.0.0.1:{server.port}{path}/healthz", timeout=WAIT_SECONDS):
+        with urlopen(f"http://127.0.0.1:{server.port}{path}/healthz", timeout=PROBE_TIMEOUT_SECONDS):
             return False
     except HTTPError as refusal:
         refusal.close()
