@@ -2,13 +2,14 @@
 
 import gc
 import json
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import DatabaseError
+from django.db import DatabaseError, connections
 
 from mcp_django import Server
 from mcp_django.auth.principal import DjangoPrincipal
@@ -17,10 +18,11 @@ from mcp_django.contrib.control_room.recording import counts
 from mcp_django.contrib.control_room.recording import recorder as recorder_module
 from mcp_django.contrib.control_room.recording.histogram import merge
 from mcp_django.contrib.control_room.recording.recorder import CallRecorder
-from mcp_django.contrib.control_room.recording.writer import RowWriter
+from mcp_django.contrib.control_room.recording.writer import RowWriter, get_alias
 from mcp_django.protocol.errors import MCPError
 from tests.contrib.control_room.conftest import BlockingClient, make_caller
 from tests.server.client import HANDSHAKE, PipelineClient
+from tests.support.waiting import WAIT_SECONDS
 
 CANARY = "swordfish"
 
@@ -294,3 +296,31 @@ def test_a_failure_of_the_recorder_harms_no_call(
     monkeypatch.setattr(recorder_module, "perf_counter", lambda: 1 / 0)
     assert (caller.call("greet"))["content"][0]["text"] == "hello you"
     assert "could not be recorded" in caplog.text
+
+
+def test_after_an_unexpected_error_the_thread_has_another_connection(
+    recorder: CallRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one before may be in the middle of a transaction, with locks."""
+    used: list[Any] = []
+
+    def fail() -> bool:
+        used.append(connections[get_alias()])
+        if len(used) > 1:
+            raise SystemExit
+        used[0].ensure_connection()
+        recorder._wake.set()
+        raise RuntimeError("in the middle of a transaction")
+
+    monkeypatch.setattr(recorder, "flush", fail)
+    recorder._wake.set()
+
+    def run() -> None:
+        with pytest.raises(SystemExit):
+            recorder._run()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(WAIT_SECONDS)
+    assert used[1] is not used[0]
+    assert used[0].connection is None

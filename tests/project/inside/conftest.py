@@ -7,6 +7,17 @@ from pytest_django import DjangoDbBlocker
 COUNTRIES = ["CH", "FJ", "NZ"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_records(django_db_setup: None) -> None:
+    """Record no calls: the thread of the recorder would write beside the transactions of the tests."""
+    from mcp_django import wiring  # once Django is set up
+    from mcp_django.contrib.control_room.recording.recorder import RECORDER
+    from mcp_django.runtime.calls.observer import remove_outcome_recorder
+
+    remove_outcome_recorder(RECORDER.record)
+    wiring.get_lifecycle().loop_callbacks.discard(RECORDER.start_reports)
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_blocker: DjangoDbBlocker) -> None:
     """Make the tables and load three countries, in place of a test database."""

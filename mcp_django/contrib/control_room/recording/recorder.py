@@ -16,6 +16,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from time import perf_counter, time
 from typing import Any
 
@@ -299,6 +300,7 @@ class CallRecorder:
                     connections[get_alias()].close()
             except Exception:
                 logger.exception("Records of calls could not be written")
+                _drop_connection()
             with self._written:
                 self._written.notify_all()
 
@@ -355,6 +357,17 @@ class CallRecorder:
         with self._written:
             self._wake.set()
             self._written.wait(STOP_TIMEOUT_SECONDS)
+
+
+def _drop_connection() -> None:
+    """Close the connection of this thread, and forget it.
+
+    After an error in the middle of a transaction it may hold locks, and its state is unknown.
+    """
+    alias = get_alias()
+    with suppress(Error):
+        connections[alias].close()
+    del connections[alias]
 
 
 def _get_selection(call: Call, options: RecordSettings) -> CallSelection:
