@@ -72,7 +72,7 @@ class ScriptHost:
         page.expose_function("serveTool", self._serve_tool)
 
     def reset(self) -> None:
-        """Load the host anew, without calls."""
+        """Load the host again, without calls."""
         self.calls.clear()
         self.complaints.clear()
         self.serve = lambda params: {"content": []}

@@ -25,13 +25,13 @@ ROOT = Path(__file__).parents[2]
 
 
 class Outcome(NamedTuple):
-    """What came of a scenario."""
+    """Result of a scenario."""
 
     leg: str
     scenario: str
     checks: list[dict[str, Any]]
     complaint: str
-    """What the client said where it broke down; it may be although no check failed."""
+    """Output of a client that ended with an error; also without a failed check."""
 
 
 def outcomes(suite: list[str], versions: tuple[str, ...], results: Path) -> Iterator[Outcome]:

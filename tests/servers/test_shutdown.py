@@ -30,7 +30,7 @@ OPTIONS = {"hypercorn": ("--graceful-timeout", "30")}
 PROBE_TIMEOUT_SECONDS = 5
 """Limit of a probe: a server that takes a connection as it closes may leave it without an answer.
 
-It is far below the time that servers give to calls.
+Servers give far more time to calls.
 """
 SERVERS_WITH_WORKERS = ("uvicorn", "gunicorn", "granian")
 """Servers whose workers all finish their calls."""

@@ -162,7 +162,7 @@ class AppHost:
 def build_document(host: AppHost, uri: str) -> HttpResponse:
     """Return the response with a view, in an opaque origin and under its policy.
 
-    It is 404 with the reason as plain text for a view that is unavailable. The `sandbox` directive of the policy holds
+    An unavailable view has the status 404, with the reason as plain text. The `sandbox` directive of the policy holds
     without the frame, too.
     """
     try:

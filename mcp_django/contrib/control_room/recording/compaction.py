@@ -31,7 +31,7 @@ from mcp_django.contrib.control_room.recording.writer import (
 COMPACTION_DELAY = timedelta(minutes=10)
 """Time from the end of a period until its rows are compacted.
 
-It is longer than clocks of hosts differ.
+The clocks of hosts differ by less.
 """
 SEARCH_TIME = timedelta(hours=4)
 """Time after which rows are not compacted any more, so that few rows are searched."""
