@@ -22,7 +22,7 @@ CORE = tests/protocol tests/schema tests/server tests/repository/test_architectu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo quick test test-all lint types format messages docs docs-build serve-fixtures serve-bench bench conformance clients dist pictures clean reference
+.PHONY: help environment demo quick test test-all packages lint types format messages docs docs-build serve-fixtures serve-bench bench conformance clients dist pictures clean reference
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -41,10 +41,15 @@ core: environment
 	@exec $(python) -m pytest -q $(CORE) $(ARGS)
 
 test: environment ## run the tests that need no service, on all cores
-	@exec $(pytest) $(ARGS)
+	@$(pytest) $(ARGS)
+	@$(if $(ARGS),:,exec $(MAKE) --no-print-directory packages)
 
 test-all: environment ## run all tests, on PostgreSQL, with Redis, real servers, browsers, several workers and load
-	@exec $(pytest) --ds tests.settings_postgres -m "" --durations=10 $(ARGS)
+	@$(pytest) --ds tests.settings_postgres -m "" --durations=10 $(ARGS)
+	@$(if $(ARGS),:,exec $(MAKE) --no-print-directory packages ARGS="--ds tests.packages.settings_postgres -m ''")
+
+packages: environment ## try this package beside those that projects use with it: guardian, money, Wagtail and others
+	@exec $(pytest) --ds tests.packages.settings tests/packages $(ARGS)
 
 lint: environment ## check style and formatting
 	@$(python) -m ruff check .

@@ -12,12 +12,13 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
+from django.conf import settings
 from django.core.management import call_command
 from django.db import connections
 
@@ -95,9 +96,9 @@ def create_test_database(url: str, suffix: str) -> Callable[[], None]:
     connection = connections["default"]
     if connection.vendor == "sqlite":
         name = str(connection.settings_dict["NAME"])
-        shutil.copyfile(sqlite_template(template_key("tests"), _migrate_default), name)
+        shutil.copyfile(sqlite_template(_default_key(), _migrate_default), name)
         return connections.close_all
-    template = postgres_template(template_key("tests"), url, lambda draft: _migrate_default(Path(draft)))
+    template = postgres_template(_default_key(), url, lambda draft: _migrate_default(Path(draft)))
     name = f"test_{connection.settings_dict['NAME']}{suffix}"
     execute(url, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
     execute(url, f"CREATE DATABASE {name} TEMPLATE {template}")
@@ -108,6 +109,15 @@ def create_test_database(url: str, suffix: str) -> Callable[[], None]:
         execute(url, f"DROP DATABASE {name} WITH (FORCE)")
 
     return drop
+
+
+def _default_key() -> str:
+    """Return the key of the settings in use, and of the release of each package that has an app in them."""
+    modules = {app.split(".", 1)[0] for app in settings.INSTALLED_APPS}
+    names = {name for module, names in packages_distributions().items() if module in modules for name in names}
+    return template_key(
+        settings.SETTINGS_MODULE.removesuffix("_postgres"), *(f"{name} {version(name)}" for name in sorted(names))
+    )
 
 
 def _use(name: str) -> None:

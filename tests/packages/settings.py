@@ -1,0 +1,9 @@
+"""Django settings of tests/packages: those of the tests, with the apps of other packages."""
+
+from tests.settings import *  # noqa: F403
+from tests.settings import INSTALLED_APPS as BASE_APPS
+
+INSTALLED_APPS = [
+    *BASE_APPS,
+    "tests.packages",
+]
