@@ -9,6 +9,7 @@ from django.core.asgi import get_asgi_application
 
 from mcp_django.asgi import mount
 from tests.interaction import (
+    actors,
     faulty_handlers,
     handlers,
     jobs,
@@ -28,6 +29,7 @@ from tests.interaction.transports import ChannelTransport, Transport
 
 __all__ = [
     "_the_test_s_connection_stays_open",
+    "actors",
     "checkpoints",
     "faulty_handlers",
     "handlers",

@@ -209,6 +209,18 @@ def test_a_language_does_not_stay_in_the_thread(settings, post, name):
     assert translation.get_language() == "en"  # LocaleMiddleware's, in this thread
 
 
+@pytest.mark.parametrize("middleware", ["sync_actor", "async_actor"])
+def test_context_variables_of_middleware_reach_handlers(settings, post, middleware, subtests):
+    settings.MIDDLEWARE = [f"tests.interaction.actors.{middleware}"]
+    client = Client(Transport(None, "/view"), STATELESS, server="places")
+    for name in ("actors", "actors_in_a_thread"):
+        with subtests.test(name=name):
+            message = client.request_message("tools/call", {"name": name, "arguments": {}})
+            for headers, actor in (({"x_actor": "ann"}, "ann"), ({}, "nobody")):
+                _, found = post(message, STATELESS, client.path(), **headers)
+                assert found["result"]["structuredContent"]["result"] == [actor, actor]
+
+
 def test_the_django_request_is_sensible(post):
     speaker = Client(Transport(None, "/view"), STATELESS)
     message = speaker.request_message("tools/call", {"name": "request", "arguments": {}})

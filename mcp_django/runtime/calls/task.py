@@ -1,8 +1,8 @@
-"""Supervision of calls: each call runs as a separate task in a clean context.
+"""Supervision of calls: each call runs as a separate task in a context of its own.
 
 A separate task, because a call may outlive its client (handshake era) and Django cancels a view whose client
-disconnects. A clean context, because a context inherited from sync middleware refers to an executor that ends with the
-request. Running calls are registered in the table of in-flight requests.
+disconnects. A context of its own, because the variables of one call must not reach another. Running calls are
+registered in the table of in-flight requests.
 """
 
 import asyncio

@@ -1,21 +1,21 @@
-"""Django context of a call: active language, time zone, script prefix and URLconf.
+"""Context variables of a call: those of MIDDLEWARE, language and script prefix.
 
-Each call runs in its own context, which inherits nothing, so that no state leaks between calls. Through the view, the
-context gets the values that MIDDLEWARE set before the view ran. The ASGI app runs no MIDDLEWARE: it negotiates the
-language from Accept-Language as LocaleMiddleware does, in projects that use it. The time zone is then the default of
-the project.
+Each call runs in its own context. Values that it sets are visible to no other call. Through the view, the context is a
+copy of the context of the request: it has all variables that MIDDLEWARE set before the view ran. The ASGI app runs no
+MIDDLEWARE, so the context is empty there. It negotiates the language from Accept-Language as LocaleMiddleware does, in
+projects that use it. The time zone is then the default of the project.
 """
 
 import asyncio
-from contextvars import Context
-from datetime import tzinfo
+from contextvars import Context, copy_context
 from functools import lru_cache
+from typing import Any
 
-from asgiref.sync import AsyncToSync
+from asgiref.sync import AsyncToSync, SyncToAsync
 from django.conf.urls.i18n import is_language_prefix_patterns_used
 from django.http import HttpRequest
-from django.urls import get_script_prefix, get_urlconf, set_script_prefix, set_urlconf
-from django.utils import timezone, translation
+from django.urls import set_script_prefix
+from django.utils import translation
 
 from mcp_django import conf
 from mcp_django.protocol.headers import Headers
@@ -38,32 +38,24 @@ MAX_LANGUAGE_HEADER_BYTES = 501
 """Bytes of Accept-Language to read: one more than the 500 that Django reads."""
 
 
-def copy_middleware_context() -> Context:
-    """Return a context with the values that are active in the calling view."""
-    context = Context()
-    context.run(
-        _activate_all, translation.get_language(), timezone.get_current_timezone(), get_script_prefix(), get_urlconf()
-    )
-    if asyncio.get_running_loop() in AsyncToSync.loop_thread_executors:
-        # The loop belongs to one thread (WSGI, Django's tests), and sync middleware blocks that thread while it waits
-        # for this view. Only its own executor can run work there. When the middleware has returned, asgiref falls back
-        # to the other executor of the thread (CurrentThreadExecutor.submit).
-        context.run(setattr, AsyncToSync.executors, "current", getattr(AsyncToSync.executors, "current", None))
+def copy_request_context() -> Context:
+    """Return a copy of the context of the calling view, for a call that may outlive its request."""
+    context = copy_context()
+    context.run(_detach_from_request)
     return context
 
 
-def _activate_all(language: str | None, zone: tzinfo, prefix: str, urlconf: str | None) -> None:
-    _activate_language(language)
-    timezone.activate(zone)
-    set_script_prefix(prefix)
-    set_urlconf(urlconf)
-
-
-def _activate_language(language: str | None) -> None:
-    if language is None:
-        translation.deactivate_all()
-    else:
-        translation.activate(language)
+def _detach_from_request() -> None:
+    """Remove asgiref's executors of the request, which end with it, from the current context."""
+    unset: Any = None
+    SyncToAsync.thread_sensitive_context.set(unset)
+    AsyncToSync.async_single_thread_context.set(unset)
+    SyncToAsync.deadlock_context.set(False)
+    # A loop may belong to one thread (WSGI, Django's tests), and sync middleware blocks that thread while it waits for
+    # this view. Only its own executor can run work there. When the middleware has returned, asgiref falls back to the
+    # other executor of the thread (CurrentThreadExecutor.submit).
+    if asyncio.get_running_loop() not in AsyncToSync.loop_thread_executors:
+        AsyncToSync.executors.current = None
 
 
 class DjangoContext:

@@ -17,7 +17,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from mcp_django.protocol.headers import Headers
 from mcp_django.runtime.calls.task import CallTask
-from mcp_django.transports.http.django_context import copy_middleware_context
+from mcp_django.transports.http.django_context import copy_request_context
 from mcp_django.transports.http.django_request import attach_user, set_body
 from mcp_django.transports.http.endpoint import HTTPEndpoint
 from mcp_django.transports.http.handler import StreamableHTTPEndpoint
@@ -62,7 +62,7 @@ def as_view(get_endpoint: Callable[[], HTTPEndpoint]) -> View:
         except UnreadablePostError:  # The client disconnected while sending the body.
             return HttpResponse(status=400)
 
-        context = copy_middleware_context()
+        context = copy_request_context()
         outcome = await endpoint.handle(
             HTTPRequest(
                 request.method or "",

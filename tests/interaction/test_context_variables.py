@@ -1,0 +1,69 @@
+"""Context variables that MIDDLEWARE sets reach the handlers behind the view, and no other call."""
+
+import asyncio
+
+import pytest
+
+from tests.interaction.clients import HANDSHAKE, STATELESS, Client
+
+NOBODY = ["nobody", "nobody"]
+HANDLERS = ("actors", "actors_in_a_thread")
+pytestmark = [pytest.mark.transports("view"), pytest.mark.revisions(HANDSHAKE[-1], STATELESS)]
+
+
+@pytest.fixture(params=["sync_actor", "async_actor"])
+def middleware(request, settings):
+    """One middleware that sets variables, in a project with others of either kind."""
+    path = f"tests.interaction.actors.{request.param}"
+    settings.MIDDLEWARE = ["django.middleware.common.CommonMiddleware", path]
+
+
+@pytest.fixture
+def acting(transport, revision):
+    """`await acting("ann")`: a client of a person."""
+
+    async def connect(name=None):
+        headers = {} if name is None else {"x-actor": name}
+        return await Client(transport, revision, server="places", headers=headers).open()
+
+    return connect
+
+
+async def ask(client, name):
+    return (await client.tool(name)).result["structuredContent"]["result"]
+
+
+@pytest.mark.usefixtures("middleware")
+async def test_variables_of_middleware_reach_handlers(acting, subtests):
+    client = await acting("ann")
+    for name in HANDLERS:
+        with subtests.test(name=name):
+            assert await ask(client, name) == ["ann", "ann"]
+
+
+@pytest.mark.usefixtures("middleware")
+async def test_variables_of_middleware_do_not_reach_the_next_call(acting, subtests):
+    ann, stranger = await acting("ann"), await acting()
+    for name in HANDLERS:
+        with subtests.test(name=name):
+            assert await ask(ann, name) == ["ann", "ann"]
+            assert await ask(stranger, name) == NOBODY
+
+
+@pytest.mark.usefixtures("middleware")
+async def test_variables_of_concurrent_calls_are_separate(acting, checkpoints):
+    ann, bob = await acting("ann"), await acting("bob")
+    waiting = asyncio.ensure_future(ask(ann, "actors_at_the_end"))
+    await checkpoints.until("actors reached")
+    for name in HANDLERS:
+        assert await ask(bob, name) == ["bob", "bob"]
+    checkpoints.gate("actors").set()
+    assert await waiting == ["ann", "ann"]
+
+
+@pytest.mark.usefixtures("middleware")
+async def test_variables_set_by_a_handler_stay_in_its_call(acting):
+    client = await acting("ann")
+    await client.tool("change_actor")
+    for name in HANDLERS:
+        assert await ask(client, name) == ["ann", "ann"]
