@@ -24,6 +24,7 @@ from mcp_django.schema.functions.prompts import (
 )
 from mcp_django.schema.functions.signature import CompiledParameters, compile_parameters, find_injected
 from mcp_django.schema.jsonable import call_in_default_language, is_lazy, to_json
+from mcp_django.schema.portable_schemas import build_portable_input, build_portable_output
 from mcp_django.schema.reading import TextParser, compile_text_parser
 from mcp_django.schema.validation.validation import (
     ArgumentError,
@@ -50,6 +51,8 @@ __all__ = [
     "TextParser",
     "any_of_types",
     "build_form",
+    "build_portable_input",
+    "build_portable_output",
     "call_in_default_language",
     "check_schema",
     "compile_output",

@@ -12,8 +12,8 @@ ANNOTATION_KEYWORDS = frozenset({"title", "description", "default", "examples"})
 
 
 def any_of_types(*types: str) -> dict[str, Any]:
-    """Return the schema of a value of one of several types."""
-    return {"anyOf": [{"type": name} for name in types]}
+    """Return the schema of a value of one of several types; the items of an array may be any values."""
+    return {"anyOf": [{"type": name, "items": {}} if name == "array" else {"type": name} for name in types]}
 
 
 ANY_VALUE_SCHEMA = any_of_types("object", "array", "string", "number", "boolean", "null")

@@ -1,7 +1,8 @@
 """Custom schemas, written by hand or fetched, checked before use.
 
-Clients receive an accepted schema unchanged, with its key order and unknown keywords. Rejected are unsupported
-dialects, a root that is not an object, references outside the document, and sizes that would make validation slow.
+Clients receive an accepted schema with its key order and unknown keywords, in the form of `portable_schemas`. Rejected
+are unsupported dialects, a root that is not an object, references outside the document, and sizes that would make
+validation slow.
 """
 
 import re

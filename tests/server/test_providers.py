@@ -128,7 +128,7 @@ async def test_an_entry_is_listed_with_everything_it_says() -> None:
     )
     peer = mixed(Handlers(list_tools=lambda ctx: [said], call_tool=lambda *_: {"n": 1}))
     listed = next(tool for tool in (await peer.request("tools/list"))["tools"] if tool["name"] == "a")
-    assert listed == said
+    assert listed == {**said, "inputSchema": {"type": "object", "properties": {}}}
     assert (await peer.call("a"))["structuredContent"] == {"n": 1}
 
 

@@ -17,7 +17,8 @@ def find_warnings(tools: list[dict[str, Any]]) -> Iterator[str]:
                 where = f"{tool['name']} {key} {'/'.join(part.pointer)}"
                 if isinstance(part.schema.get("type"), list):
                     yield f"{where}: a list of types"
-                if not part.schema.keys() - ANNOTATIONS - CONTAINERS:
+                # Each array needs items, also one of any values.
+                if part.pointer[-1:] != ("items",) and not part.schema.keys() - ANNOTATIONS - CONTAINERS:
                     yield f"{where}: no rule"
                 for name, value in part.schema.get("properties", {}).items():
                     if isinstance(value, bool):

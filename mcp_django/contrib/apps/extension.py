@@ -44,7 +44,7 @@ class Apps(Extension):
             "ui": {**link, "visibility": list((tool.ui or UIOptions()).visibility)},
         }
         if uri is not None and tool.output is not None and expects_question(tool):
-            entry["outputSchema"] = build_output_schema(tool.output.schema)
+            entry["outputSchema"] = build_output_schema(entry["outputSchema"])
         shaped = revision.shape_tool(entry)
         return {name: shaped[name] for name in ("_meta", "outputSchema") if name in shaped}
 

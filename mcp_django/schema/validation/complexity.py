@@ -5,7 +5,7 @@ invalid value for every alternative, pydantic's choice between alternatives, whi
 references multiply on one value.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
@@ -65,6 +65,25 @@ def iter_children(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
         for name, inner in found:
             if isinstance(inner, dict):
                 yield keyword, name, inner
+
+
+def convert_children(schema: dict[str, Any], convert: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """Return a schema with the object-valued schemas one level down converted.
+
+    Without changes, the same object is returned.
+    """
+    changed: dict[str, Any] = {}
+    for keyword, name, inner in iter_children(schema):
+        converted, container = convert(inner), schema[keyword]
+        if converted is inner:
+            continue
+        if container is inner:
+            changed[keyword] = converted
+        else:
+            changed.setdefault(keyword, container.copy())[int(name) if isinstance(container, list) else name] = (
+                converted
+            )
+    return {**schema, **changed} if changed else schema
 
 
 Schema = dict[str, Any]

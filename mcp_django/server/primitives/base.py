@@ -16,7 +16,7 @@ from mcp_django.protocol.meta import TAGS_KEY
 from mcp_django.protocol.revisions import Revision
 from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate
-from mcp_django.schema import call_in_default_language
+from mcp_django.schema import build_portable_input, build_portable_output, call_in_default_language
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.task_options import TaskOptions
 from mcp_django.server.primitives.ui_options import UIOptions, convert_app_uris
@@ -235,6 +235,15 @@ class Tool(Primitive):
     def get_converted_uris(self, convert: Callable[[str], str]) -> dict[str, Any]:
         """Return the fields with URIs of its page, in the form of a server that mounts it."""
         return {"meta": convert_app_uris(self.meta, convert)} if self.meta else {}
+
+    @cached_property
+    def wire(self) -> dict[str, Any]:
+        """Complete list entry, with schemas that all clients take."""
+        entry = call_in_default_language(self._wire)
+        schemas = {"inputSchema": build_portable_input(entry["inputSchema"])}
+        if "outputSchema" in entry:
+            schemas["outputSchema"] = build_portable_output(entry["outputSchema"])
+        return {**entry, **schemas}
 
     def _wire(self) -> dict[str, Any]:
         return self._common(
