@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mcp_django.contrib.http_tools.argument_layout import ArgumentValueError
 from mcp_django.internal_request import RequestContent
-from mcp_django.schema import ArgumentError
 
 JSON_MEDIA_TYPE = "application/json"
 FORM_MEDIA_TYPE = "application/x-www-form-urlencoded"
@@ -38,16 +38,16 @@ def includes_json(media_range: str) -> bool:
     return is_json(plain) or plain in ("text/json", "*/*", "application/*")
 
 
-def decode_base64(value: Any, name: str) -> bytes:
-    """Return the bytes of an argument in base64.
+def decode_base64(value: Any, argument: str, path: str = "") -> bytes:
+    """Return the bytes of an argument, or of a place inside it, in base64.
 
     Raises:
-        ArgumentError: the value is not base64.
+        ArgumentValueError: the value is not base64.
     """
     try:
         return base64.b64decode(value, validate=True)
     except ValueError:
-        raise ArgumentError(f"{name}: is not base64; encode the bytes in base64") from None
+        raise ArgumentValueError(argument, "is not base64; encode the bytes in base64", path) from None
 
 
 def decode_file(file: Mapping[str, Any], content: bytes, filename: str, media_type: str = "") -> FormPart:

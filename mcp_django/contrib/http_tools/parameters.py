@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from mcp_django.contrib.http_tools.argument_layout import ArgumentValueError
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import ArgumentError
 
@@ -96,7 +97,7 @@ class OperationParameter:
         else:
             written = to_text(value)
         if _CONTROL.search(written):
-            raise ArgumentError(f"{self.name}: control characters, such as line breaks, are not allowed in a header")
+            raise ArgumentValueError(self.name, "control characters, such as line breaks, are not allowed in a header")
         return written.strip()
 
     def _encode_value(self, text: str) -> str:

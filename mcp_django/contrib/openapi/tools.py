@@ -19,7 +19,6 @@ from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import DeclarationError
-from mcp_django.schema.custom_schema import CustomParameters
 from mcp_django.server.callables import run_callable
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
@@ -113,17 +112,18 @@ class OperationBuilder:
                 f"{self.source}: the name {prefix + name!r} must have 1 to 64 letters, digits, or one of _ - ."
             )
 
-        schema, checker = self.plan.build_schema(self.references, self.source)
+        parameters = self.plan.build_parameters(self.references, self.source)
         output = build_output(self.operation, self.references, self.source)
 
         async def call(context: Context, arguments: dict[str, Any]) -> Any:
-            return await self.sender.send(self, arguments, context, partial(build_tool_result, output=output))
+            with parameters.layout.translate_errors():
+                return await self.sender.send(self, arguments, context, partial(build_tool_result, output=output))
 
         tool = build_operation_tool(
             call,
             name,
             source=self.source,
-            parameters=CustomParameters(schema, checker),
+            parameters=parameters,
             output=output,
             atomic=NO_TRANSACTION,
             description=self.description,

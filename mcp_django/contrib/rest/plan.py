@@ -12,10 +12,11 @@ from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest
 
+from mcp_django.contrib.http_tools.argument_layout import ArgumentLayout, build_argument_layout
 from mcp_django.contrib.http_tools.parameters import OperationParameter, Pairs
 from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.contrib.rest.actions import ViewAction
-from mcp_django.contrib.rest.requests.page_links import PageLinks
+from mcp_django.contrib.rest.requests.page_links import ArrangeArguments, PageLinks
 from mcp_django.contrib.rest.requests.request_body import BodyWriter, decode_upload
 from mcp_django.contrib.rest.requests.versioning import ApiVersion
 from mcp_django.contrib.rest.routes import ViewRoute, map_namespaces, to_path_text
@@ -70,8 +71,13 @@ class RequestPlan:
         files = {name for name, schema in self.body_fields.items() if is_file(schema)}
         return {name: decode_upload(value, name) if name in files else value for name, value in arguments.items()}
 
+    def build_layout(self) -> ArgumentLayout:
+        """Return the layout of the tool's arguments."""
+        filters = [name for name, one in self.query.items() if not one.is_required]
+        return build_argument_layout(self.build_schema()["properties"], filters)
+
     def build_schema(self) -> Schema:
-        """Return the full schema of the arguments."""
+        """Return the full schema of the arguments of the operation."""
         properties: dict[str, Schema] = dict(self.path_schemas)
         properties |= {name: parameter.schema for name, parameter in self.query.items()}
         required = [*self.path, *(name for name, parameter in self.query.items() if parameter.is_required)]
@@ -135,11 +141,19 @@ class RequestPlan:
             others[self.version.param] = version
         return "&".join([*(f"{name}={text}" for name, text in pairs), *([urlencode(others)] if others else [])])
 
-    def build_converter(self, request: HttpRequest, arguments: Mapping[str, Any]) -> Callable[[Any], Any] | None:
-        """Return the conversion of the page that answers `request`; None for an action without pages."""
+    def build_converter(
+        self,
+        request: HttpRequest,
+        arguments: Mapping[str, Any],
+        arrange: ArrangeArguments,
+    ) -> Callable[[Any], Any] | None:
+        """Return the conversion of the page that answers `request`; None for an action without pages.
+
+        `arrange` converts arguments of the operation to those of the tool.
+        """
         if self.page_links is None:
             return None
-        return functools.partial(self.page_links.convert, request=request, arguments=arguments)
+        return functools.partial(self.page_links.convert, request=request, arguments=arguments, arrange=arrange)
 
     def build_accept_header(self, arguments: Mapping[str, Any]) -> str:
         """Return the Accept header, with the view's JSON media types first."""

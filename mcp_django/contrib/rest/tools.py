@@ -24,6 +24,7 @@ from rest_framework.views import set_rollback
 
 from mcp_django import conf
 from mcp_django.aio.loop_local import find_running_loop
+from mcp_django.contrib.http_tools.argument_layout import OperationParameters
 from mcp_django.contrib.http_tools.replies import build_exception_reply
 from mcp_django.contrib.http_tools.tools import OperationOutput, Schema, wrap_schema
 from mcp_django.contrib.rest.actions import ViewAction
@@ -34,7 +35,7 @@ from mcp_django.contrib.rest.views import build_fake_view
 from mcp_django.internal_request import build_request
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.schema import DeclarationError, call_in_default_language
-from mcp_django.schema.custom_schema import CustomParameters, check_schema
+from mcp_django.schema.custom_schema import check_schema
 from mcp_django.schema.validation.validation import SchemaChecker
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import AtomicDatabases
@@ -66,7 +67,8 @@ class CompiledPlan:
     """Compiled plan with validated schemas."""
 
     def __init__(self, name: str, plan: RequestPlan) -> None:
-        gate, schema = plan.build_gate_schema(), plan.build_schema()
+        layout = plan.build_layout()
+        gate, schema = layout.arrange_schema(plan.build_gate_schema()), layout.arrange_schema(plan.build_schema())
         try:
             check_schema(schema, name)
         except DeclarationError as problem:
@@ -74,7 +76,8 @@ class CompiledPlan:
             schema = gate
 
         self.plan = plan
-        self.parameters = CustomParameters(schema, SchemaChecker(gate))
+        self.layout = layout
+        self.parameters = OperationParameters(layout.shorten_schema(schema), layout, SchemaChecker(gate))
         self.output = _build_output(plan.response_schema, name)
 
     @property
@@ -197,7 +200,7 @@ class ExposedAction:
                 build_result,
                 request=request,
                 wrapped=compiled.wrapped,
-                convert=plan.build_converter(request, arguments),
+                convert=plan.build_converter(request, arguments, compiled.layout.arrange),
             )
             return (
                 self._await_response(response, request, build, context)
@@ -249,12 +252,15 @@ class ViewToolParameters:
         self._exposed.get_compiled_plan().parameters.check(arguments)
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments with decoded files.
+        """Return the arguments of the operation with decoded files.
 
         Raises:
             ArgumentError: a file is not valid base64.
         """
-        return {"arguments": self._exposed.get_compiled_plan().plan.decode_files(arguments)}
+        compiled = self._exposed.get_compiled_plan()
+        restored = compiled.layout.restore(arguments)
+        with compiled.layout.translate_errors():
+            return {"arguments": compiled.plan.decode_files(restored)}
 
 
 @dataclass(kw_only=True, eq=False)

@@ -10,7 +10,8 @@ from mcp_django.contrib.openapi.document.references import References
 from mcp_django.schema import DeclarationError
 
 MAX_OPERATIONS = 5000
-MAX_PARAMETERS = 200
+MAX_PARAMETERS = 2000
+"""Maximum parameters of an operation. Tools group the rarer ones, see `http_tools.argument_layout`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

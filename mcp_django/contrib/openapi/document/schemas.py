@@ -254,10 +254,12 @@ def build_checked_schema(
     *,
     is_input: bool,
     wrap: Callable[[Schema], Schema] = lambda schema: schema,
+    shorten: Callable[[Schema], Schema] = lambda schema: schema,
 ) -> tuple[Schema, SchemaChecker] | None:
     """Build a schema with the deepest references for which it is small and simple enough.
 
-    `wrap` completes the built schema. Returns None if no schema is simple enough.
+    `wrap` completes the built schema. `shorten` returns the form for clients, whose size counts; the whole schema is
+    checked. Returns None if no schema is simple enough.
 
     Raises DeclarationError for an invalid reference.
     """
@@ -267,14 +269,14 @@ def build_checked_schema(
         schema = build(schemas)
         if definitions := schemas.build_definitions():
             schema = {**schema, "$defs": definitions}
-        if len(jsonrpc.dumps(schema)) > MAX_SCHEMA_BYTES or (candidates and candidates[-1] == schema):
+        if len(jsonrpc.dumps(shorten(schema))) > MAX_SCHEMA_BYTES or (candidates and candidates[-1] == schema):
             break
         candidates.append(schema)
 
     for candidate in reversed(candidates):
         schema = wrap(candidate)
         try:
-            return schema, check_schema(schema, label)
+            return shorten(schema), check_schema(schema, label)
         except DeclarationError:
             continue  # Too complex: try fewer levels.
     return None

@@ -1,14 +1,22 @@
 """Operation plan: the arguments of an operation, and the request built from them.
 
-Arguments have the names of the parameters. If several places use the same name, the first of path, query, header,
-cookie and body keeps it. The other arguments get their place as a prefix: `query_id`, `body_id`. The members of
-an object body with known members become arguments. Any other body is one argument, `body`.
+Arguments of the operation have the names of the parameters. If several places use the same name, the first of path,
+query, header, cookie and body keeps it. The other arguments get their place as a prefix: `query_id`, `body_id`. The
+members of an object body with known members become arguments. Any other body is one argument, `body`. A tool shows
+them in the layout of `http_tools.argument_layout`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mcp_django.contrib.http_tools.argument_layout import (
+    ArgumentLayout,
+    ArgumentValueError,
+    OperationParameters,
+    build_argument_layout,
+)
 from mcp_django.contrib.http_tools.parameters import OperationParameter, Pairs, to_text
 from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation, collect_parameters
@@ -23,7 +31,6 @@ from mcp_django.contrib.openapi.requests.parameters import PathTemplate, read_pa
 from mcp_django.contrib.openapi.requests.request_body import RequestBody, read_body
 from mcp_django.internal_request import RequestContent
 from mcp_django.schema.custom_schema import check_schema
-from mcp_django.schema.validation.validation import SchemaChecker
 
 PLACES = ("path", "query", "header", "cookie")
 BODY_ARGUMENT = "body"
@@ -56,16 +63,17 @@ class OperationPlan:
             value = arguments[argument]
             if value is None and parameter.place != "path":
                 continue  # Null cannot be encoded, so it is omitted.
-            match parameter.place:
-                case "path":
-                    path[parameter.name] = parameter.encode_segment(value)
-                    path_arguments[parameter.name] = to_text(value)
-                case "query":
-                    query += parameter.encode_pairs(value)
-                case "header":
-                    headers.append((parameter.name, parameter.encode_header(value)))
-                case _:
-                    cookies += parameter.encode_pairs(value)
+            with _rename_errors({parameter.name: argument}):
+                match parameter.place:
+                    case "path":
+                        path[parameter.name] = parameter.encode_segment(value)
+                        path_arguments[parameter.name] = to_text(value)
+                    case "query":
+                        query += parameter.encode_pairs(value)
+                    case "header":
+                        headers.append((parameter.name, parameter.encode_header(value)))
+                    case _:
+                        cookies += parameter.encode_pairs(value)
 
         return OperationRequest(
             method=self.operation.method,
@@ -82,18 +90,39 @@ class OperationPlan:
         if body is None:
             return RequestContent()
         if self.body_arguments is None:
-            is_given = self.body_argument in arguments
-            return body.encode(arguments[self.body_argument]) if is_given else RequestContent()
+            if self.body_argument not in arguments:
+                return RequestContent()
+            with _rename_errors({BODY_ARGUMENT: self.body_argument}):
+                return body.encode(arguments[self.body_argument])
         body_values = {member: arguments[name] for name, member in self.body_arguments.items() if name in arguments}
-        return body.encode(body_values) if body_values or body.is_required else RequestContent()
+        if not body_values and not body.is_required:
+            return RequestContent()
+        with _rename_errors({member: name for name, member in self.body_arguments.items()}):
+            return body.encode(body_values)
 
-    def build_schema(self, references: References, label: str) -> tuple[Schema, SchemaChecker]:
-        """Build the JSON Schema of the arguments. Raises DeclarationError."""
-        found = build_checked_schema(references, label, self._build_full_schema, is_input=True)
-        if found is not None:
-            return found
-        schema = self._build_minimal_schema()
-        return schema, check_schema(schema, label)
+    def build_parameters(self, references: References, label: str) -> OperationParameters:
+        """Build the arguments of a tool, with their schema. Raises DeclarationError."""
+        layout = self._build_layout()
+        found = build_checked_schema(
+            references,
+            label,
+            lambda schemas: layout.arrange_schema(self._build_full_schema(schemas)),
+            is_input=True,
+            shorten=layout.shorten_schema,
+        )
+        if found is None:
+            schema = layout.arrange_schema(self._build_minimal_schema())
+            found = layout.shorten_schema(schema), check_schema(schema, label)
+        schema, checker = found
+        return OperationParameters(schema, layout, checker)
+
+    def _build_layout(self) -> ArgumentLayout:
+        filters = [name for name, one in self.parameters.items() if one.place == "query" and not one.is_required]
+        return build_argument_layout(self._list_arguments(), filters)
+
+    def _list_arguments(self) -> list[str]:
+        whole_body = [self.body_argument] if self.body_argument else []
+        return [*self.parameters, *(self.body_arguments or ()), *whole_body]
 
     def _build_full_schema(self, schemas: OpenAPISchemas) -> Schema:
         properties: dict[str, Schema] = {}
@@ -116,9 +145,8 @@ class OperationPlan:
         return _build_object_schema(properties, required)
 
     def _build_minimal_schema(self) -> Schema:
-        names = [*self.parameters, *(self.body_arguments or ()), *([self.body_argument] if self.body_argument else [])]
         return _build_object_schema(
-            {name: {} for name in names}, [n for n, p in self.parameters.items() if p.is_required]
+            {name: {} for name in self._list_arguments()}, [n for n, p in self.parameters.items() if p.is_required]
         )
 
 
@@ -174,6 +202,15 @@ def build_plan(
             members[_pick_argument_name(member, BODY_ARGUMENT, {**parameters, **members})] = member
 
     return OperationPlan(operation, template, parameters, body, members)
+
+
+@contextlib.contextmanager
+def _rename_errors(arguments: Mapping[str, str]) -> Iterator[None]:
+    """Raise errors of parameters or members again with the names of their arguments."""
+    try:
+        yield
+    except ArgumentValueError as error:
+        raise ArgumentValueError(arguments.get(error.argument, error.argument), error.problem, error.path) from None
 
 
 def _pick_argument_name(name: str, place: str, taken: Mapping[str, Any]) -> str:

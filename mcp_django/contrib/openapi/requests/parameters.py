@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
+from mcp_django.contrib.http_tools.argument_layout import ArgumentValueError
 from mcp_django.contrib.http_tools.parameters import OperationParameter
 from mcp_django.protocol.headers import TOKEN_PATTERN
 from mcp_django.schema import ArgumentError, DeclarationError
@@ -102,7 +103,7 @@ class PathTemplate:
         """Fill in encoded values. Raises ArgumentError if the result is another path."""
         for name in self.names:
             if not values.get(name):
-                raise ArgumentError(f"{name}: must not be empty, because it is a part of the path")
+                raise ArgumentValueError(name, "must not be empty, because it is a part of the path")
         segments = [_EXPRESSION.sub(lambda match: values[match[1]], segment) for segment in self._segments]
         for segment, template in zip(segments, self._segments, strict=True):
             if segment != template and _is_traversal(segment):

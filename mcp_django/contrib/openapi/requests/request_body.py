@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mcp_django.contrib.http_tools.argument_layout import ArgumentValueError
 from mcp_django.contrib.http_tools.bodies import (
     BINARY_MEDIA_TYPE,
     FORM_MEDIA_TYPE,
@@ -26,7 +27,6 @@ from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.schemas import OpenAPISchemas
 from mcp_django.internal_request import RequestContent
 from mcp_django.protocol import jsonrpc
-from mcp_django.schema import ArgumentError
 
 _TEXT_TYPES = ("application/xml", "application/yaml", "application/graphql", "application/javascript")
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -111,7 +111,7 @@ class RequestBody:
                 return RequestContent(str(value).encode(), f"{content_type}{charset}")
 
         if not isinstance(value, Mapping):
-            raise ArgumentError("body: must be an object, because it is encoded as a form")
+            raise ArgumentValueError("body", "must be an object, because it is encoded as a form")
         if self.kind == "form":
             pairs = [
                 pair for name, item in value.items() for pair in self._build_form_parameter(name).encode_pairs(item)
@@ -266,5 +266,5 @@ def _prepend_description(about: Schema) -> Schema:
 
 def _decode_bytes(value: Any, name: str) -> bytes:
     if not isinstance(value, str) or len(value) > MAX_FILE_BYTES * 4 // 3 + 4:
-        raise ArgumentError(f"{name}: must be base64 of {MAX_FILE_BYTES // 1024 // 1024} MiB at most")
+        raise ArgumentValueError(name, f"must be base64 of {MAX_FILE_BYTES // 1024 // 1024} MiB at most")
     return decode_base64(value, name)

@@ -5,7 +5,7 @@ the call that returns that page.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
@@ -17,6 +17,7 @@ from mcp_django.contrib.http_tools.parameters import OperationParameter
 from mcp_django.contrib.http_tools.tools import DESCRIPTIVE_KEYWORDS, Schema
 from mcp_django.schema.alternatives import any_of_types, list_types, strip_null
 
+ArrangeArguments = Callable[[Mapping[str, Any]], dict[str, Any]]
 _LINK_TYPES = ({"string"}, {"string", "null"})
 _LINK = re.compile(r"https?://|[^ ]*\?")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -37,25 +38,29 @@ class PageLinks:
     unchanged: frozenset[tuple[str, ...]] = frozenset()
     """Members of a page whose declared type is not a link."""
 
-    def convert(self, page: Any, request: HttpRequest, arguments: Mapping[str, Any]) -> Any:
+    def convert(self, page: Any, request: HttpRequest, arguments: Mapping[str, Any], arrange: ArrangeArguments) -> Any:
         """Return the page with arguments in place of links.
 
-        `arguments` are those of the call whose `request` returned the page. Rows, and links to other places, stay
-        unchanged.
+        `arguments` are those of the operation in the call whose `request` returned the page. `arrange` converts them
+        to arguments of the tool. Rows, and links to other places, stay unchanged.
         """
-        return self._convert_members(page, (), request, arguments) if isinstance(page, dict) else page
+
+        def convert_link(link: str) -> Any:
+            link_arguments = self._read_link(link, request.build_absolute_uri(), arguments)
+            return link if link_arguments is None else arrange(link_arguments)
+
+        return self._convert_members(page, (), convert_link) if isinstance(page, dict) else page
 
     def _convert_members(
-        self, members: dict[str, Any], path: tuple[str, ...], request: HttpRequest, arguments: Mapping[str, Any]
+        self, members: dict[str, Any], path: tuple[str, ...], convert_link: Callable[[str], Any]
     ) -> dict[str, Any]:
         converted = dict(members)
         for name, value in members.items():
             member_path = (*path, name)
             if isinstance(value, dict):
-                converted[name] = self._convert_members(value, member_path, request, arguments)
+                converted[name] = self._convert_members(value, member_path, convert_link)
             elif isinstance(value, str) and _LINK.match(value) and member_path not in self.unchanged:
-                link_arguments = self._read_link(value, request.build_absolute_uri(), arguments)
-                converted[name] = value if link_arguments is None else link_arguments
+                converted[name] = convert_link(value)
         return converted
 
     def _read_link(self, link: str, request_url: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:

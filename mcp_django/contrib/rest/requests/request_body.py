@@ -27,17 +27,17 @@ from mcp_django.internal_request import RequestContent
 from mcp_django.protocol import jsonrpc
 
 
-def decode_upload(value: Any, name: str) -> Any:
-    """Decode the file, or the list of files, of an argument.
+def decode_upload(value: Any, argument: str, path: str = "") -> Any:
+    """Decode the file, or the list of files, of an argument, or of a place inside it.
 
     Raises:
-        ArgumentError: the content is not base64.
+        ArgumentValueError: the content is not base64.
     """
     if isinstance(value, list):
-        return [decode_upload(item, f"{name}[{number}]") for number, item in enumerate(value)]
+        return [decode_upload(item, argument, f"{path}[{number}]") for number, item in enumerate(value)]
     if value is None:
         return None
-    return decode_file(value, decode_base64(value["content"], f"{name}.content"), value["name"])
+    return decode_file(value, decode_base64(value["content"], argument, f"{path}.content"), value["name"])
 
 
 class BodyWriter:
