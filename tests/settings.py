@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "mcp_django",
     "mcp_django.contrib.oauth",
     "tests.shop",
+    "tests.columns",
     "mcp_django.contrib.memory",
     "mcp_django.contrib.tasks",
     "mcp_django.contrib.apps",

@@ -9,7 +9,8 @@ Undeclared fields, rows and tools stay closed to clients.
 """
 
 from mcp_django.orm.actions import action
+from mcp_django.orm.codecs import Codec, get_codec, register_codec
 from mcp_django.orm.declaration.inlines import ModelInline
 from mcp_django.orm.toolset import ModelToolset
 
-__all__ = ["ModelInline", "ModelToolset", "action"]
+__all__ = ["Codec", "ModelInline", "ModelToolset", "action", "get_codec", "register_codec"]

@@ -16,8 +16,8 @@ from urllib.parse import unquote_to_bytes
 from django.db import models
 from django.db.models.constants import LOOKUP_SEP
 
+from mcp_django.orm.codecs import Codec
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.declaration.codecs import Codec
 from mcp_django.orm.declaration.exposed_fields import find_field
 from mcp_django.orm.queries.visibility import UnknownFieldError
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, NotFound

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from mcp_django.orm.arguments import describe_argument, describe_filters, is_described
+from mcp_django.orm.codecs.parsing import MAX_TEXT_CHARACTERS
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.declaration.codecs import MAX_TEXT_CHARACTERS
 from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.declaration.writable_form import KEY_DESCRIPTION
 from mcp_django.orm.queries.visibility import MAX_ORDER_FIELDS
@@ -21,7 +21,6 @@ from mcp_django.schema import (
     ANY_VALUE_SCHEMA,
     ArgumentError,
     OutputError,
-    any_of_types,
     call_in_default_language,
     make_nullable,
 )
@@ -167,7 +166,9 @@ def describe_field(item: ExposedField) -> Schema:
 
     choices = list(getattr(field, "flatchoices", None) or ())
     if choices:
-        choice_text = "; ".join(f"{value}: {label}" for value, label in choices[:MAX_LISTED_CHOICES])
+        choice_text = "; ".join(
+            f"{item.codec.serialize(value)}: {label}" for value, label in choices[:MAX_LISTED_CHOICES]
+        )
         texts.append(
             f"{choice_text}; and {len(choices) - MAX_LISTED_CHOICES} more"
             if len(choices) > MAX_LISTED_CHOICES
@@ -203,12 +204,7 @@ def _comparison_schema(item: ExposedField) -> Schema:
     values = [item.codec.serialize(value) for value, _ in choices if value is not None]
     if 0 < len(values) <= MAX_LISTED_CHOICES:
         return {"enum": values}
-    match item.codec.kind:
-        case "decimal":
-            return any_of_types("number", "string")
-        case "number":
-            return {"type": "number"}
-    return value_schema(item)
+    return value_schema(item) if item.codec.filter_schema is None else dict(item.codec.filter_schema)
 
 
 def _describe_filter(item: ExposedField) -> Schema:

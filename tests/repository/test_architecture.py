@@ -113,7 +113,8 @@ SUB_LAYERS = {
         {"pipeline"},
     ),
     "orm": (
-        {"admin_log"},
+        {"admin_log", "codecs"},
+        {"package_codecs"},
         {"declaration"},
         {"queries"},
         {"arguments"},

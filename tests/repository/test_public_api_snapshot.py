@@ -20,6 +20,7 @@ MODULES = (
     "mcp_django.lowlevel",
     "mcp_django.notifications",
     "mcp_django.observability",
+    "mcp_django.orm",
     "mcp_django.providers",
     "mcp_django.testing",
     "mcp_django.types",

@@ -10,7 +10,7 @@ from django.db.models.manager import BaseManager
 
 from mcp_django import conf
 from mcp_django.orm import admin_log
-from mcp_django.orm.declaration.codecs import get_codec
+from mcp_django.orm.codecs import get_codec
 from mcp_django.orm.declaration.exposed_fields import Exposure, compile_exposure, find_field
 from mcp_django.orm.declaration.writable_form import FormClass, WritableForm, build_form_class, build_writable_form
 from mcp_django.schema import DeclarationError
@@ -345,12 +345,23 @@ class BaseModelToolset(Toolset):
 
     def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
         """Save a validated row inside the transaction; `change` is False for a new row."""
-        # With a primary key Django would first try an UPDATE, which could overwrite a row that was never checked.
-        obj.save(using=self.db_for_write(ctx), force_insert=not change and obj.pk is not None)
+        options: dict[str, Any] = self._build_write_options(ctx, obj)
+        if not change and obj.pk is not None and _accepts_keyword(obj.save, "force_insert"):
+            # Django would first try an UPDATE, which could overwrite a row that was never checked.
+            options["force_insert"] = True
+        obj.save(**options)
 
     def delete_model(self, ctx: Context, obj: Any) -> None:
         """Delete a row inside the transaction."""
-        obj.delete(using=self.db_for_write(ctx))
+        obj.delete(**self._build_write_options(ctx, obj))
+
+    def _build_write_options(self, ctx: Context, obj: Any) -> dict[str, str]:
+        """Return the keywords that a model's `save` and `delete` need to use the right database.
+
+        They are called without keywords where possible, as the admin calls them: a model may define `delete(self)`.
+        """
+        using = self.db_for_write(ctx)
+        return {} if router.db_for_write(type(obj), instance=obj) == using else {"using": using}
 
     def db_for_write(self, ctx: Context) -> str:
         """Return the alias of the database to write to; by default that of the routers."""
@@ -412,6 +423,11 @@ def _get_docstring(cls: type[Any]) -> str:
     return "" if text.startswith(f"{cls.__name__}(") else inspect.cleandoc(text)
 
 
+def _accepts_keyword(function: Callable[..., Any], name: str) -> bool:
+    parameters = inspect.signature(function).parameters
+    return name in parameters or any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+
+
 def can_restrict_rows(manager: Any) -> bool:
     """Return True if managers of a class may hide some rows of a model.
 
@@ -430,4 +446,4 @@ def _is_text_column(model: type[models.Model], name: str) -> bool:
     if field is None or field.is_relation:
         return False
     codec = get_codec(field)
-    return codec.kind == "text" and codec.is_orderable and not field.choices
+    return codec.kind == "text" and codec.encode is None and not field.choices

@@ -20,13 +20,16 @@ from django.db import models
 from django.db.models.constants import LOOKUP_SEP
 from django.utils.functional import cached_property as django_cached_property
 
-from mcp_django.orm.declaration.codecs import COMPUTED_CODEC, Codec, get_codec
+from mcp_django.orm.codecs import Codec, get_codec
+from mcp_django.orm.codecs.codec import reject_comparison
 from mcp_django.schema import DeclarationError, compile_output, describe_callable, to_json
 
 if TYPE_CHECKING:
     from mcp_django.orm.declaration.base import BaseModelToolset
 
 
+COMPUTED_CODEC = Codec(kind="computed", schema={}, decode=reject_comparison, lookups={}, is_orderable=False)
+"""Codec of a field that the database does not contain."""
 _PROPERTIES = (property, cached_property, django_cached_property)
 
 

@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
 from collections.abc import Callable, Mapping
 
-from django.core import validators
 from django.utils.html import strip_tags
 
-from mcp_django.orm.declaration.codecs import Codec, get_codec
-from mcp_django.protocol import jsonrpc
-from mcp_django.schema import any_of_types, make_nullable, to_json
+from mcp_django.orm.codecs import Codec, get_codec
+from mcp_django.schema import make_nullable
 
 FormClass: TypeAlias = "type[forms.ModelForm[Any]]"
 MAX_NAMED_CHOICES = 200
@@ -92,52 +90,12 @@ def _build_single_value(field: Any, codec: Codec) -> tuple[dict[str, Any], Calla
     if field.is_relation:
         return {**codec.schema}, codec.decode
     if field.choices:
-        return _build_choice_schema(field, codec), _identity
+        sources = {codec.serialize(value): value for value, _ in field.flatchoices}
+        return _build_choice_schema(field, codec), lambda value: sources.get(value, value)
 
-    match codec.kind:
-        case "text" | "ip-address" | "other":
-            return _build_text_schema(field), _identity
-        case "integer":
-            return {**codec.schema, **_build_bounds(field)}, codec.decode
-        case "number":
-            return {"type": "number", **_build_bounds(field)}, codec.decode
-        case "decimal":
-            return {**any_of_types("string", "number"), "description": codec.schema["description"]}, codec.decode
-        case "json":
-            return dict(codec.schema), _create_json_encoder(field)
-        case "list":
-            return _build_list_value(field)
-    return dict(codec.schema), codec.decode if codec.kind in _DECODED_KINDS else _identity
-
-
-_DECODED_KINDS = {"boolean", "date", "date-time", "time", "duration", "uuid"}
-
-
-def _build_text_schema(field: Any) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "string"}
-    if field.max_length is not None:
-        schema["maxLength"] = field.max_length
-    if not field.blank and not field.has_default():
-        schema["minLength"] = 1
-    for check in field.validators:
-        if isinstance(check, validators.EmailValidator):
-            schema["format"] = "email"
-        elif isinstance(check, validators.URLValidator):
-            schema["format"] = "uri"
-    return schema
-
-
-def _build_bounds(field: Any) -> dict[str, Any]:
-    schema: dict[str, Any] = {}
-    for check in field.validators:
-        limit = getattr(check, "limit_value", None)
-        if not isinstance(limit, int | float) or isinstance(limit, bool):
-            continue
-        if type(check) is validators.MinValueValidator:
-            schema["minimum"] = max(limit, schema.get("minimum", limit))
-        elif type(check) is validators.MaxValueValidator:
-            schema["maximum"] = min(limit, schema.get("maximum", limit))
-    return schema
+    if codec.kind == "list" and isinstance(getattr(field, "base_field", None), models.Field):
+        return _build_list_value(field)
+    return dict(codec.schema if codec.form_schema is None else codec.form_schema), codec.to_form or _identity
 
 
 def _build_choice_schema(field: Any, codec: Codec) -> dict[str, Any]:
@@ -158,11 +116,6 @@ def _build_list_value(field: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]
         {"type": "array", "items": schema, **size_limit},
         lambda values: [None if value is None else read(value) for value in values],
     )
-
-
-def _create_json_encoder(field: Any) -> Callable[[Any], Any]:
-    # The form field would parse a text as JSON.
-    return lambda value: jsonrpc.dumps(to_json(value)).decode()
 
 
 def _allow_null(schema: Mapping[str, Any]) -> dict[str, Any]:

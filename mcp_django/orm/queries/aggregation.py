@@ -9,12 +9,13 @@ from django.db.models import Avg, Count, F, Max, Min, OrderBy, Q, QuerySet, Sum
 from django.db.models.constants import LOOKUP_SEP
 from django.db.models.functions import ExtractDay, ExtractMonth, ExtractYear, TruncDate
 
-from mcp_django.orm.declaration.codecs import (
+from mcp_django.orm.codecs import Codec
+from mcp_django.orm.codecs.codec import METRIC_LOOKUPS
+from mcp_django.orm.codecs.django_fields import (
+    BIG_INTEGER_CODEC,
     DATE_CODEC,
     INTEGER_CODEC,
-    METRIC_LOOKUPS,
     NUMBER_CODEC,
-    Codec,
     build_decimal_codec,
 )
 from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
@@ -121,7 +122,7 @@ def resolve_metric(scope: VisibilityScope, request: Mapping[str, Any]) -> Aggreg
         codec, options["output_field"] = NUMBER_CODEC, models.FloatField()
     elif function == "sum" and codec.kind == "integer":
         # PostgreSQL sums to numeric. Django converts the sum of an IntegerField back, but not that of a key.
-        options["output_field"] = models.BigIntegerField()
+        codec, options["output_field"] = BIG_INTEGER_CODEC, models.BigIntegerField()
     elif function in ("sum", "avg") and codec.kind == "decimal":
         # A sum may have more digits than the column.
         codec = build_decimal_codec(models.DecimalField(max_digits=None, decimal_places=None))

@@ -10,8 +10,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.constants import LOOKUP_SEP
 from django.utils.text import smart_split, unescape_string_literal
 
-from mcp_django.orm.declaration.codecs import (
-    LOOKUPS,
+from mcp_django.orm.codecs.codec import LOOKUPS
+from mcp_django.orm.codecs.parsing import (
     parse_boolean_value,
     parse_date_value,
     parse_integer_value,
@@ -26,6 +26,7 @@ from mcp_django.orm.queries.visibility import (
     VisibilityScope,
 )
 from mcp_django.protocol.errors import ToolError
+from mcp_django.schema import list_types
 
 _BRANCHES = ("and", "or", "not")
 
@@ -81,7 +82,7 @@ class FilterBuilder:
                 f'{{"not": {{…}}}} negates'
             )
 
-        if isinstance(value, dict):
+        if isinstance(value, dict) and "object" not in list_types(item.codec.filter_schema or item.codec.schema):
             raise ToolError(f"filters: {name}: give a value; write the lookup into the name, as name__lookup")
         wanted = convert_value(item, lookup, value, f"filters: {name}")
         return self.build_lookup(item, lookup, wanted)
@@ -96,7 +97,8 @@ class FilterBuilder:
         # After a column only a lookup can follow. After a relation or a key the segment may be the name of a hidden
         # field.
         is_misspelled = path in filters and path != "pk" and not filters[path].is_relation
-        if (lookup not in LOOKUPS and not is_misspelled) or name in filters:
+        is_lookup = lookup in LOOKUPS or (path in filters and lookup in filters[path].codec.lookups)
+        if (not is_lookup and not is_misspelled) or name in filters:
             return self._scope.resolve_field(name, Purpose.FILTER), "exact"
         return self._scope.resolve_field(path, Purpose.FILTER), lookup
 
@@ -135,7 +137,8 @@ def convert_value(item: ExposedField, lookup: str, value: Any, where: str) -> An
     """
     codec = item.codec
     try:
-        return _CONVERTERS[codec.lookups[lookup]](codec.decode, value)
+        operand = codec.lookups[lookup]
+        return operand(value) if callable(operand) else _CONVERTERS[operand](codec.decode, value)
     except ValueError as problem:
         raise ToolError(f"{where}: {problem}") from None
 

@@ -16,7 +16,7 @@ from typing import Any
 from django.core.signing import BadSignature, Signer
 from django.db.models import F, OrderBy, Q, QuerySet
 
-from mcp_django.orm.declaration.codecs import MAX_TEXT_CHARACTERS
+from mcp_django.orm.codecs.parsing import MAX_TEXT_CHARACTERS
 from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
 from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.protocol.errors import ToolError

@@ -9,8 +9,9 @@ from typing import Any
 
 from django.db.models import F, QuerySet
 
+from mcp_django.orm.codecs import Codec
+from mcp_django.orm.codecs.codec import to_plain_text
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.declaration.codecs import Codec
 from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
 from mcp_django.orm.queries.pagination import RowOrder
 from mcp_django.orm.queries.visibility import MAX_RELATED_ROWS, VisibilityScope
@@ -256,7 +257,7 @@ def build_reference(target: BaseModelToolset, pk: Any, label: Any, *, visible: b
     """Return a reference to a row, if visible with its label, and with its URI if that can be read."""
     if not visible:
         return {"pk": pk}
-    reference = {"pk": pk, "label": str(pk if label is None else label)}
+    reference = {"pk": pk, "label": to_plain_text(pk if label is None else label)}
     if target.has_row_uris:
         reference["uri"] = target.build_row_uri(pk)
     return reference

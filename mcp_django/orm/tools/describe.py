@@ -76,7 +76,9 @@ def _describe_field(scope: VisibilityScope, item: ExposedField) -> Schema:
     if text := str(getattr(field, "help_text", "") or ""):
         description["description"] = text
     if choices := getattr(field, "flatchoices", None):
-        description["choices"] = [{"value": value, "label": str(label)} for value, label in choices]
+        description["choices"] = [
+            {"value": item.codec.serialize(value), "label": str(label)} for value, label in choices
+        ]
     if item.is_relation and item.target is not None and scope.can_view(item.target):
         description["refers_to"] = item.target.model._meta.label
     return description

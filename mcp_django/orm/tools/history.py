@@ -17,8 +17,8 @@ from django.utils.text import capfirst
 from django.utils.translation import override
 
 from mcp_django.orm.admin_log import ADDITION, CHANGE, DELETION, get_log_entry_model
+from mcp_django.orm.codecs.django_fields import format_datetime
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.declaration.codecs import format_datetime
 from mcp_django.orm.schema import Schema, object_schema
 from mcp_django.orm.tools.base import ReadQuery
 from mcp_django.orm.writes.lookup import find_rows

@@ -77,7 +77,7 @@ class BoundWriteForm:
             self._preserve_value(name, field)
             return
 
-        if isinstance(field, forms.MultiValueField):
+        if isinstance(field, forms.MultiValueField) and not isinstance(value, list | tuple):
             value = field.widget.decompress(value)
         if isinstance(field, forms.ModelChoiceField):
             self._limit_choices(name, field)

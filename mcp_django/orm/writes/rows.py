@@ -86,7 +86,8 @@ def read_visible_keys(scope: VisibilityScope, row: Model, items: Iterable[Expose
 
 def compute_version(toolset: BaseModelToolset, pk: Any, values: Sequence[Any]) -> str:
     """Return the version for a primary key and the values of `build_version_expressions`."""
-    content = [toolset.model._meta.label, *map(_make_serializable, (pk, *values))]
+    items = [item for _, item in _get_version_columns(toolset)]
+    content = [toolset.model._meta.label, *map(_make_serializable, (pk, *values), (toolset.exposure.pk, *items))]
     return salted_hmac(_SALT, jsonrpc.dumps(content).decode(), algorithm="sha256").hexdigest()[:_VERSION_CHARACTERS]
 
 
@@ -103,13 +104,15 @@ def check_version(scope: VisibilityScope, row: Model, expected: str | None) -> N
         )
 
 
-def _make_serializable(value: Any) -> Any:
+def _make_serializable(value: Any, item: ExposedField | None) -> Any:
     if isinstance(value, memoryview):
         value = bytes(value)
     try:
         return to_json(value)
     except TypeError:
-        return str(value)
+        # Avoid `str`, which may render the value for a page and query the database.
+        prepared = value if item is None else item.model_field.get_prep_value(value)
+        return prepared if isinstance(prepared, str) else str(prepared)
 
 
 def serialize_written_row(toolset: BaseModelToolset, ctx: Context, row: Model, *, using: str) -> dict[str, Any]:

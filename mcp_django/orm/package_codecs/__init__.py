@@ -1,0 +1,8 @@
+"""Codecs of the field classes of other packages, by the dotted paths of these classes.
+
+The packages need not be installed. A module imports its package when a column of one of these classes is exposed.
+"""
+
+from mcp_django.orm.package_codecs import postgres
+
+__all__ = ["postgres"]
