@@ -8,8 +8,12 @@ from django.core.checks import CheckMessage, Error, Warning
 from mcp_django import conf, wiring
 from mcp_django.checks.installation import register_check
 from mcp_django.conf.project import databases
+from mcp_django.schema import DeclarationError
+from mcp_django.schema.host_rules import HostReaction, find_host_findings
 from mcp_django.server.primitives import registry
+from mcp_django.server.primitives.base import Tool
 from mcp_django.server.primitives.registry import CombinedRegistry
+from mcp_django.server.server import Server
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -106,13 +110,44 @@ def check_app_links() -> Iterator[CheckMessage]:
             )
 
 
+@register_check()
+def check_host_rules() -> Iterator[CheckMessage]:
+    """Check that no host refuses a registered tool.
+
+    Tools of providers depend on the caller, so only `mcp_inspect` reports theirs.
+    """
+    for alias in conf.get_settings().servers:
+        server = _find_server(alias)
+        for tool in () if server is None else server.registry.tools:
+            yield from _check_host_rules(tool)
+
+
+def _check_host_rules(tool: Tool) -> Iterator[CheckMessage]:
+    try:
+        entry = tool.wire
+    except DeclarationError:
+        return  # E004 reports it.
+    for finding in find_host_findings([entry]):
+        if finding.rule.reaction is HostReaction.REFUSES:
+            yield Warning(
+                f"{tool.source}: {finding} (refused by {finding.rule.hosts}).",
+                hint=f"{finding.rule.remedy} Source: {finding.rule.source}.",
+                id="mcp_django.W013",
+            )
+
+
 def _has_extension(alias: str, identifier: str) -> bool:
     """Return True if a server has the extension, or cannot be created, which other checks report."""
+    server = _find_server(alias)
+    return server is None or any(extension.identifier == identifier for extension in server.extensions.extensions)
+
+
+def _find_server(alias: str) -> Server | None:
+    """Return a server, or None if it cannot be created, which other checks report."""
     try:
-        server = wiring.get_server(alias)
+        return wiring.get_server(alias)
     except Exception:
-        return True
-    return any(extension.identifier == identifier for extension in server.extensions.extensions)
+        return None
 
 
 def _unknown_databases() -> Iterator[CheckMessage]:

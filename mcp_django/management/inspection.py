@@ -13,6 +13,7 @@ from mcp_django.auth.authorization.policy import PermissionCheck, Policy
 from mcp_django.auth.authorization.rule_cache import ToolRequirements
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.protocol import jsonrpc
+from mcp_django.schema.host_rules import HostFinding, find_host_findings
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.mounting import resolve_innermost
 from mcp_django.server.context.context import Context
@@ -42,6 +43,8 @@ class InspectedPrimitive:
     """All conditions, of which the first that does not hold is the reason."""
     size_bytes: int
     """Bytes of its list entry in the latest revision."""
+    host_findings: tuple[HostFinding, ...]
+    """Places in its list entry that a host refuses or limits."""
 
 
 def inspect_server(server: Server, principal: DjangoPrincipal) -> list[InspectedPrimitive]:
@@ -71,6 +74,7 @@ def explain_denied_tool(server: Server, principal: DjangoPrincipal, name: str) -
 async def _inspect_primitive(call: Call, kind: ListKind, primitive: Primitive) -> InspectedPrimitive:
     verdict, is_listed = await _decide(call, primitive)
     principal: Any = call.principal
+    entry = primitive.to_list_entry(call.revision)
     return InspectedPrimitive(
         collection=kind.collection,
         kind=primitive.kind,
@@ -80,7 +84,8 @@ async def _inspect_primitive(call: Call, kind: ListKind, primitive: Primitive) -
         verdict=verdict,
         is_listed=is_listed,
         checks=tuple(await _get_policy(call).list_checks(principal, primitive)),
-        size_bytes=len(jsonrpc.dumps(primitive.to_list_entry(call.revision))),
+        size_bytes=len(jsonrpc.dumps(entry)),
+        host_findings=tuple(find_host_findings([entry])) if isinstance(primitive, Tool) else (),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from mcp_django.protocol.client_habits import remove_null_members
 from mcp_django.protocol.errors import InvalidRequest, MCPError, ParseError
 
 Id = int | str
@@ -156,6 +157,8 @@ def read(raw: Any) -> Message:
     method = raw.get("method")
     if type(method) is str and raw.get("jsonrpc") == "2.0":
         params = raw.get("params")
+        if type(params) is dict:
+            params = remove_null_members(method, params)
         # Some libraries encode absent params as null.
         if type(params) is dict or params is None:
             id = raw.get("id")

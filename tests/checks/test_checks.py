@@ -385,3 +385,22 @@ def test_the_permission_hook_of_an_action_is_not_a_misspelling() -> None:
             return True
 
     assert declared(Reviewed) == []
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_a_tool_that_a_host_refuses_is_reported_with_host_and_remedy() -> None:
+    @tool
+    def measure(größe: int) -> str:
+        return str(größe)
+
+    @tool(name="measure.all")
+    def measure_all(sizes: list[int]) -> str:
+        return str(sizes)
+
+    found = messages("mcp_django.W013")
+    assert len(found) == 2
+    assert "'measure': the argument 'größe' has a name" in found[0].msg
+    assert "(refused by Claude)" in found[0].msg
+    assert "alias" in str(found[0].hint)
+    assert "'measure.all' has a name" in found[1].msg
+    assert messages() == found

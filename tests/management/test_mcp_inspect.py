@@ -230,3 +230,23 @@ def test_sizes_are_those_of_the_list_that_the_caller_receives() -> None:
     total = sum(sizes.values()) + len(sizes) - 1
     assert f"list of tools: {len(sizes)} entries, {total} bytes" in inspect("--user", "bob", "--sizes")
     assert "bytes" not in rows()["tool open"]
+
+
+def test_rules_of_hosts_that_tools_violate_are_listed() -> None:
+    assert "refuses" not in inspect()
+
+    @tool(name="measure.all", description="a" * 1025)
+    def measure(größe: int) -> str:
+        return str(größe)
+
+    text = inspect()
+    assert "refuses (Claude, ChatGPT, Codex, VS Code): 1 x tool-name" in text
+    assert "the tool 'measure.all': the argument 'größe' has a name" in text
+    assert "limits (models on OpenAI's API, Claude Code from 2048 characters): 1 x long-description" in text
+    assert "https://platform.claude.com" in text
+    assert [one["rule"] for one in rows()["tool measure.all"]["hosts"]] == [
+        "tool-name",
+        "argument-name",
+        "long-description",
+    ]
+    assert "hosts" not in rows()["tool open"]

@@ -5,6 +5,8 @@ from typing import Any, ClassVar
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.contrib.sessions.models import Session
+from django.db import models
+from django.test.utils import isolate_apps
 
 import mcp_django
 from mcp_django import ModelToolset, register
@@ -213,3 +215,19 @@ def test_tools_that_read_are_served_with_the_permission_of_the_model() -> None:
     assert tools["product_list"].annotations.read_only
 
     assert tuple(ModelToolset.tools) == ("describe", "list", "get", "count")
+
+
+@isolate_apps("tests.shop")
+def test_the_tools_of_a_model_with_a_long_name_have_names_that_hosts_accept() -> None:
+    def declare(name: str) -> set[str]:
+        attributes = {"__module__": __name__, "Meta": type("Meta", (), {"app_label": "shop"})}
+        model = type(name, (models.Model,), attributes)
+        declared = toolset(model, fields=["id"], tools=["list", "aggregate"])
+        return {tool.name for tool in shop(declared).registry.tools}
+
+    assert declare("A" * 52) == {f"{'a' * 52}_list", f"{'a' * 52}_aggregate"}
+    names = declare("A" * 63)
+    assert names == {f"{'a' * 45}_7d3e74_list", f"{'a' * 45}_7d3e74_aggregate"}
+    assert declare("A" * 62 + "B").isdisjoint(names)
+    with pytest.raises(DeclarationError, match="another name= or prefix"):
+        declare("Größe")

@@ -541,3 +541,16 @@ def test_similar_attributes_are_found_and_others_are_the_author_s_own() -> None:
         def atomics(self) -> None: ...
 
     assert dict(find_misspelt_attributes(Own)) == {"timout": "timeout", "lifespn": "lifespan"}
+
+
+def test_a_name_is_checked_with_its_prefix() -> None:
+    class Long(Toolset):
+        prefix = "reservations_of_rooms_with_a_view_of_the_sea_"
+
+        @tool
+        def change_the_day_of_arrival(self) -> str:
+            """70 characters with the prefix."""
+            return "changed"
+
+    with pytest.raises(DeclarationError, match=r"Long: the name 'reservations_.*must have 1 to 64.*another name= or p"):
+        make_server(toolsets=[Long()])

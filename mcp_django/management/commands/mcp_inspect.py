@@ -10,7 +10,11 @@ from django.core.management.base import BaseCommand
 
 from mcp_django.management.command_options import add_caller_options, get_command_principal
 from mcp_django.management.inspection import InspectedPrimitive, inspect_server
+from mcp_django.schema.host_rules import HostFinding
 from mcp_django.wiring import get_server, list_aliases
+
+MAX_SHOWN_FINDINGS = 5
+"""Maximum number of places that the text output has for one rule of a host."""
 
 
 class Command(BaseCommand):
@@ -55,6 +59,20 @@ class Command(BaseCommand):
                 self.stdout.write("  no primitives registered; write mcp_tools.py in an installed app")
             if options["sizes"]:
                 self._write_totals(items)
+            self._write_host_findings(items)
+
+    def _write_host_findings(self, items: Sequence[InspectedPrimitive]) -> None:
+        """Write the rules of hosts that tools violate, with the first places of each."""
+        found: dict[str, list[HostFinding]] = {}
+        for item in items:
+            for finding in item.host_findings:
+                found.setdefault(finding.rule.name, []).append(finding)
+        for findings in found.values():
+            rule = findings[0].rule
+            self.stdout.write(self.style.WARNING(f"  {rule.reaction} ({rule.hosts}): {len(findings)} x {rule.name}"))
+            for finding in findings[:MAX_SHOWN_FINDINGS]:
+                self.stdout.write(f"           {finding}")
+            self.stdout.write(f"           {rule.remedy} Source: {rule.source}")
 
     def _write_totals(self, items: Sequence[InspectedPrimitive]) -> None:
         """Write the sizes of the lists that the caller receives."""
@@ -65,7 +83,14 @@ class Command(BaseCommand):
 
 
 def _build_row(item: InspectedPrimitive, *, has_user: bool, has_sizes: bool) -> dict[str, Any]:
-    row = {"kind": item.kind, "key": item.key, "takes": item.requirements, "source": item.source}
+    row: dict[str, Any] = {
+        "kind": item.kind,
+        "key": item.key,
+        "takes": item.requirements,
+        "source": item.source,
+    }
+    if item.host_findings:
+        row["hosts"] = [{"rule": finding.rule.name, "problem": str(finding)} for finding in item.host_findings]
     if has_user:
         row["verdict"] = item.verdict
     return {**row, "bytes": item.size_bytes} if has_sizes else row

@@ -17,6 +17,7 @@ from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.primitives.base import Confirmation, Permission, Tool
+from mcp_django.server.primitives.decorators import MAX_NAME_CHARACTERS, shorten_name
 from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.primitives.toolset import Toolset
 
@@ -40,6 +41,8 @@ TOOL_ACTIONS = {
     "update_form": "change",
 }
 """Names of the tools that `tools` accepts, each with the action of its Django permission."""
+MAX_MODEL_NAME_CHARACTERS = MAX_NAME_CHARACTERS - max(map(len, TOOL_ACTIONS)) - 1
+"""Maximum length of the model's name in the names of its tools, which hosts limit."""
 MODEL_APPS = {
     "list": "model-table",
     "get": "model-card",
@@ -169,7 +172,8 @@ class BaseModelToolset(Toolset):
         if not isinstance(getattr(self, "model", None), type) or not issubclass(self.model, models.Model):
             raise DeclarationError(f"{self.source}: no model; write @register(Model), or model = Model")
 
-        self.prefix = f"{(type(self).prefix or str(self.model._meta.model_name)).rstrip('_')}_"
+        model_name = shorten_name(str(self.model._meta.model_name), MAX_MODEL_NAME_CHARACTERS)
+        self.prefix = f"{(type(self).prefix or model_name).rstrip('_')}_"
         self.inline_toolsets: tuple[ModelInline, ...] = ()
         """Bound instances of `inlines`."""
         self.action_titles: dict[str, str] = {}

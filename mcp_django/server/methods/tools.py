@@ -3,6 +3,7 @@
 from collections.abc import Coroutine
 from typing import Any, cast
 
+from mcp_django.protocol.client_habits import ADDED_ARGUMENTS, remove_added_arguments
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.headers import check_params
 from mcp_django.protocol.revisions import Era
@@ -30,6 +31,7 @@ def handle_call(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
 
     tool = call.server.registry.tools.get(name)
     if tool is not None and not call.server.authorizer.is_restricted(tool):
+        arguments = _remove_added_arguments(tool, arguments)
         if tool.header_params:
             _check_headers(call, tool, arguments)
         return _start_call(call, tool, arguments)
@@ -42,6 +44,7 @@ async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: di
     unknown = InvalidParams(f"Unknown tool: {name[:128]}")
     if tool is None:
         raise unknown
+    arguments = _remove_added_arguments(tool, arguments)
     await check_permission(call, tool, unknown, arguments)
     if tool.header_params:
         _check_headers(call, tool, arguments)
@@ -69,7 +72,14 @@ def _run_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[An
 
 async def _call_mounted(call: Call, tool: Primitive) -> dict[str, Any]:
     """Call a mounted tool with the arguments that its server's middleware passed on."""
-    return await call_tool(call, cast(Tool, tool), call.params.get("arguments", {}))
+    called = cast(Tool, tool)
+    return await call_tool(call, called, _remove_added_arguments(called, call.params.get("arguments", {})))
+
+
+def _remove_added_arguments(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    if ADDED_ARGUMENTS.isdisjoint(arguments):
+        return arguments
+    return remove_added_arguments(arguments, tool.parameters.schema.get("properties", {}))
 
 
 def _check_headers(call: Call, tool: Tool, arguments: dict[str, Any]) -> None:

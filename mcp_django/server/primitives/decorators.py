@@ -6,6 +6,7 @@ here: invalid names, types without a schema, misplaced header annotations, dupli
 """
 
 import difflib
+import hashlib
 import inspect
 import math
 import re
@@ -45,8 +46,12 @@ from mcp_django.server.primitives.ui_options import Visibility, parse_ui
 F = TypeVar("F", bound=Callable[..., Any])
 BuildPrimitive = Callable[[Any], Primitive | Completer]
 _DECLARATIONS_ATTRIBUTE = "__mcp_declarations__"
-NAME_PATTERN = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+MAX_NAME_CHARACTERS = 64
+"""Maximum characters of the name of a tool or prompt: the limit of the hosts."""
+NAME_PATTERN = re.compile(rf"[A-Za-z0-9_.\-]{{1,{MAX_NAME_CHARACTERS}}}")
 """server/tools allows 128 characters; clients with a check allow 64."""
+NAME_DIGEST_CHARACTERS = 6
+"""Hexadecimal digits of the digest in a shortened name."""
 
 
 class PrimitiveOptions(TypedDict, total=False):
@@ -94,7 +99,8 @@ class ResourceOptions(PrimitiveOptions, total=False):
 
 def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpack[ToolOptions]) -> Tool:
     """Compile a function to a Tool. Raises DeclarationError."""
-    name = _check_name(fn, name)
+    name = str(name or getattr(fn, "__name__", ""))
+    check_name(name, describe_source(fn))
     documentation = describe_callable(fn)
     parameters = compile_parameters(fn, is_injected=is_injected, input_schema=options.get("input_schema"))
     output = compile_output(fn, output_schema=options.get("output_schema"), is_content=_is_content)
@@ -150,7 +156,8 @@ def build_resource(fn: Callable[..., Any], uri: str, **options: Unpack[ResourceO
 
 def build_prompt(fn: Callable[..., Any], name: str | None = None, **options: Unpack[PrimitiveOptions]) -> Prompt:
     """Compile a function to a Prompt. Raises DeclarationError."""
-    name = _check_name(fn, name)
+    name = str(name or getattr(fn, "__name__", ""))
+    check_name(name, describe_source(fn))
     parameters = compile_prompt_parameters(fn, is_injected=is_injected)
     return Prompt(
         **build_common_options(fn, options, PrimitiveOptions),
@@ -400,13 +407,21 @@ def _check_scopes_for(declared: Any, scopes_for: Any) -> ScopesFor | None:
     )
 
 
-def _check_name(fn: Callable[..., Any], name: str | None) -> str:
-    name = str(name or getattr(fn, "__name__", ""))
+def check_name(name: str, source: str) -> None:
+    """Check the name of a tool or prompt, with its prefix. Raises DeclarationError."""
     if not NAME_PATTERN.fullmatch(name):
         raise DeclarationError(
-            f"{describe_source(fn)}: the name {name!r} must have 1 to 64 letters, digits, or one of _ - ."
+            f"{source}: the name {name!r} must have 1 to {MAX_NAME_CHARACTERS} letters without accents, digits, or one "
+            "of _ - .; give it another name= or prefix"
         )
-    return name
+
+
+def shorten_name(name: str, max_characters: int) -> str:
+    """Return a name that is cut to a length if necessary; a digest keeps it unique and stable."""
+    if len(name) <= max_characters:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:NAME_DIGEST_CHARACTERS]
+    return f"{name[: max_characters - NAME_DIGEST_CHARACTERS - 1].rstrip('_')}_{digest}"
 
 
 def _get_description(options: PrimitiveOptions, summary: str, name: str) -> str:

@@ -25,7 +25,13 @@ from typing import Any, ClassVar, TypeVar, overload
 from mcp_django.schema import DeclarationError
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.primitives.base import Completer, Permission, Primitive, combine_permissions
-from mcp_django.server.primitives.decorators import get_declarations, parse_atomic, parse_hooks, parse_timeout
+from mcp_django.server.primitives.decorators import (
+    check_name,
+    get_declarations,
+    parse_atomic,
+    parse_hooks,
+    parse_timeout,
+)
 from mcp_django.server.primitives.registry import MARKED_METHODS, Registry, get_registry
 
 C = TypeVar("C", bound="type[Toolset]")
@@ -103,6 +109,7 @@ class Toolset:
 
         if item.kind in ("tool", "prompt"):
             item.name = f"{self.prefix}{item.name}"
+            check_name(item.name, describe_source(type(self)))
         item.permission = combine_permissions(self._get_permission(), item.permission)
         item.scopes = tuple(dict.fromkeys((*self.scopes, *item.scopes)))
         item.tags = tuple(dict.fromkeys((*self.tags, *item.tags)))
