@@ -34,7 +34,10 @@ ADDED_ARGUMENTS = frozenset(
         "task_progress",  # cline/cline#8256, cline/cline#9951
     }
 )
-"""Arguments that hosts add to those of the model. They are removed from calls of tools that do not define them."""
+"""Arguments that hosts add to those of the model.
+
+They are removed from calls of tools that do not define them.
+"""
 
 
 def remove_null_members(method: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -157,10 +157,9 @@ def read(raw: Any) -> Message:
     method = raw.get("method")
     if type(method) is str and raw.get("jsonrpc") == "2.0":
         params = raw.get("params")
-        if type(params) is dict:
-            params = remove_null_members(method, params)
         # Some libraries encode absent params as null.
         if type(params) is dict or params is None:
+            params = params and remove_null_members(method, params)
             id = raw.get("id")
             if type(id) is int or type(id) is str:
                 return _new(Request, (id, method, params))

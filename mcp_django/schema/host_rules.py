@@ -1,7 +1,8 @@
-"""Rules of hosts for listed tools: names, schemas and texts that the APIs behind clients refuse, drop or cut.
+"""Rules of hosts for the names, schemas and texts of listed tools.
 
-The protocol allows more than hosts accept. Each rule has the host and the source of the fact. Hosts change, so rules
-are hints for the author: system checks and `mcp_inspect` report them, and no tool is left out because of them.
+The protocol allows more than hosts and the APIs behind them accept. Each rule has the host and the source of the fact.
+Hosts change, so rules are hints for the author: system checks and `mcp_inspect` report them, and no tool is left out
+because of them.
 """
 
 import re

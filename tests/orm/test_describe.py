@@ -9,11 +9,11 @@ import pytest
 from django.utils import translation
 
 from mcp_django import ModelInline, ModelToolset, action
+from mcp_django.schema.host_rules import find_host_findings
 from tests.official_schema import validator
 from tests.orm.test_generic import peer as generic_peer
 from tests.orm.toolsets import Categories, Orders, Products, Tags, data, peer
 from tests.shop.models import Line, Product
-from tests.support.portable_schemas import find_warnings
 
 pytestmark = pytest.mark.django_db
 
@@ -176,7 +176,7 @@ async def test_clients_accept_the_schemas_without_warnings(db: Any) -> None:
     for made in (peer, generic_peer):
         for toolsets in ((Written, Categories, Tags, Orders), (Undescribed, Orders)):
             tools = (await made(*toolsets).request("tools/list"))["tools"]
-            assert list(find_warnings(tools)) == []
+            assert list(find_host_findings(tools)) == []
 
 
 async def test_computed_fields_of_any_annotation_are_shown(db: Any) -> None:

@@ -1,6 +1,7 @@
 """What handlers return, as the protocol writes it."""
 
 import base64
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from django.utils.translation import gettext_lazy
 
 from mcp_django import MCPError, ToolResult
+from mcp_django.protocol import jsonrpc
 from mcp_django.schema import OutputError
 from mcp_django.server.primitives.decorators import build_prompt, build_tool
 from mcp_django.server.primitives.results import (
@@ -267,3 +269,20 @@ async def test_an_argument_without_completion_has_no_values() -> None:
     server.completion("p", "y")(lambda value: ["a"])
     asked = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "x", "value": ""}}
     assert (await PipelineClient(server).request("completion/complete", asked))["completion"] == {"values": []}
+
+
+def test_not_a_number_is_refused_where_a_schema_describes_it_and_null_elsewhere() -> None:
+    def measure_any() -> Any: ...
+    def measure_all() -> dict[str, Any]: ...
+    def measure() -> float: ...
+    def measure_maybe() -> float | None: ...
+    def measure_each() -> dict[str, float]: ...
+
+    for number in (math.nan, math.inf):
+        for fn, value in ((measure_any, {"n": number}), (measure_all, {"n": [number]})):
+            encoded = jsonrpc.dumps(build_tool_result(build_tool(fn), value))
+            assert b"null" in encoded
+            assert b"NaN" not in encoded
+        for strict, value in ((measure, number), (measure_maybe, number), (measure_each, {"n": number})):
+            with pytest.raises(OutputError, match=strict.__name__):
+                build_tool_result(build_tool(strict), value)

@@ -7,9 +7,9 @@ from asgiref.sync import async_to_sync
 
 from mcp_django.auth.principal import local_principal
 from mcp_django.protocol import jsonrpc
+from mcp_django.schema.host_rules import find_host_findings
 from mcp_django.transports.inprocess import InProcessCaller
 from mcp_django.wiring import get_server
-from tests.support.portable_schemas import find_warnings
 
 pytestmark = pytest.mark.django_db
 MAX_LIST_BYTES = 33_000
@@ -24,7 +24,7 @@ def tools() -> list[dict[str, Any]]:
 
 
 def test_a_client_loads_the_list_of_tools_without_warnings(tools: list[dict[str, Any]]) -> None:
-    assert list(find_warnings(tools)) == []
+    assert list(find_host_findings(tools)) == []
 
 
 def test_the_list_of_tools_stays_small(tools: list[dict[str, Any]]) -> None:
