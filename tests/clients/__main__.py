@@ -7,6 +7,9 @@ stdio. Of the fixtures the clients also watch a resource, and call the one handl
 The composed project, with a remote on TypeScript's SDK and the document of a real API, serves it all from one endpoint,
 survives the remote, and never mixes the credentials of two users.
 
+The official SDKs read 300 random rows of odd values, by tools of a model, of a view, of an API and of functions: the
+TypeScript SDKs compile each schema, and each client checks each structured result.
+
 Clients with tasks (FastMCP's, `ext-tasks` of npm, and the 1.x SDKs) let tasks of the fixtures complete, fail and be
 cancelled, and answer their questions.
 
@@ -34,6 +37,7 @@ import mcp.client.session
 
 from tests.browser.hosting.inspector import INSPECTOR_VARIABLE
 from tests.clients.composed import composed_project
+from tests.clients.odd_rows.place import odd_rows
 from tests.clients.peer_process import Failed
 from tests.clients.peers import Calls, Peer, Target, stop_processes
 from tests.clients.places import Opened, Place, everything, served_at
@@ -59,7 +63,7 @@ def main() -> int:
     options = _options()
     calls = {options.call: json.loads(options.arguments)} if options.call else WELL_KNOWN
     chosen = _chosen(options)
-    places = chosen or [fixtures_with_tasks, *everything(), protected, composed_project]
+    places = chosen or [fixtures_with_tasks, *everything(), protected, composed_project, odd_rows]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         outcomes = [passed for tried in pool.map(partial(_visited, calls), places) for passed in tried]
     stop_processes()

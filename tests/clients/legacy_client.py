@@ -2,8 +2,8 @@
 
 It runs in an environment of its own, since it and `mcp` 2.3 are the same package: `python -m tests.clients` makes one.
 WAY is http, sse, websocket or stdio; TARGET a URL, or the command as in a client's configuration. CALLS is a JSON
-object of tools and arguments; the first that the server lists is called. Nothing of this project is imported. A line
-of JSON has what a check says, or the reason of its failure.
+object of tools and arguments; the first that the server lists is called. A list of calls is a plan: all are made.
+Nothing of this project is imported. A line of JSON has what a check says, or the reason of its failure.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ def transport(way: str, target: str) -> AbstractAsyncContextManager[tuple[Any, .
 
 async def check(way: str, target: str, said: str) -> str:
     """List, call, and where the fixtures are served everything else that a client does."""
-    calls: dict[str, Any] = json.loads(said)
+    calls: Any = json.loads(said)
     user, heard = User(), []
 
     async def progress(value: float, total: float | None, message: str | None) -> None:
@@ -95,6 +95,8 @@ async def check(way: str, target: str, said: str) -> str:
     ):
         hello = await session.initialize()
         await session.send_ping()
+        if isinstance(calls, list):
+            return f"{await read_plan(session, calls)}, {hello.protocolVersion}"
         names = {listed.name for listed in (await session.list_tools()).tools}
         tool = next((name for name in calls if name in names), None)
         assert tool is not None, f"none of {sorted(calls)} is among {sorted(names)}"
@@ -108,6 +110,20 @@ async def check(way: str, target: str, said: str) -> str:
             await watch(session, user)
             await journey(session, user)
         return f"{len(names)} tools, {tool} called, {len(user.asked)} questions answered, {hello.protocolVersion}"
+
+
+async def read_plan(session: ClientSession, plan: list[Any]) -> str:
+    """Make each call of a plan. The client checks each structured result by itself, and refuses it."""
+    tools, refusals = (await session.list_tools()).tools, []
+    for name, arguments in plan:
+        try:
+            result = await session.call_tool(name, arguments)
+            assert not result.isError, result.content
+            assert result.structuredContent is not None, result
+        except Exception as problem:
+            refusals.append(f"{name} {arguments}: {problem}")
+    assert not refusals, f"{len(refusals)} refusals of {len(plan)}, such as {refusals[:3]}"
+    return f"{len(tools)} tools, {len(plan)} results read"
 
 
 async def fixtures(session: ClientSession, progress: Any) -> None:

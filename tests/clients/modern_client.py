@@ -68,8 +68,8 @@ def server(way: str, target: str) -> Any:
     )
 
 
-async def check(way: str, target: str, calls: dict[str, Any], mode: str) -> str:
-    """List, call, and where the fixtures are served a tool that asks twice."""
+async def check(way: str, target: str, calls: Any, mode: str) -> str:
+    """List, call, and where the fixtures are served a tool that asks twice. A list of calls is a plan to read."""
     user = User()
     async with Client(
         server(way, target),
@@ -79,6 +79,8 @@ async def check(way: str, target: str, calls: dict[str, Any], mode: str) -> str:
         sampling_capabilities=CAPABLE,
         message_handler=user.hear,
     ) as client:
+        if isinstance(calls, list):
+            return f"{await read_plan(client, calls)}, {client.protocol_version}"
         names = {listed.name for listed in (await client.list_tools()).tools}
         tool = next((name for name in calls if name in names), None)
         assert tool is not None, f"none of {sorted(calls)} is among {sorted(names)}"
@@ -92,6 +94,20 @@ async def check(way: str, target: str, calls: dict[str, Any], mode: str) -> str:
             await watch(client, user)
             await journey(client, user)
         return f"{len(names)} tools, {tool} called, {len(user.asked)} questions answered, {client.protocol_version}"
+
+
+async def read_plan(client: Client, plan: list[Any]) -> str:
+    """Make each call of a plan. The client checks each structured result by itself, and refuses it."""
+    tools, refusals = (await client.list_tools()).tools, []
+    for name, arguments in plan:
+        try:
+            result = await client.call_tool(name, arguments)
+            assert not result.is_error, result.content
+            assert result.structured_content is not None, result
+        except Exception as problem:
+            refusals.append(f"{name} {arguments}: {problem}")
+    assert not refusals, f"{len(refusals)} refusals of {len(plan)}, such as {refusals[:3]}"
+    return f"{len(tools)} tools, {len(plan)} results read"
 
 
 async def watch(client: Client, user: User) -> None:

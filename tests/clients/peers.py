@@ -46,6 +46,8 @@ installing = threading.Lock()
 
 Calls = dict[str, Any]
 """Tools, each with its arguments."""
+Plan = list[tuple[str, dict[str, Any]]]
+"""Calls that are all made."""
 Target = str | dict[str, Any]
 
 
@@ -211,7 +213,7 @@ def _copied_script(package: str, script: str) -> tuple[str, str]:
 
 def _copy_scripts(home: Path, script: str) -> str:
     """Copy a script to where its package is, with the modules beside it; return its path."""
-    for name in (script, "traveller", "requests"):
+    for name in (script, "traveller", "reader", "requests"):
         shutil.copy(HERE / f"{name}.mjs", home)
     return str(home / f"{Path(script).name}.mjs")
 

@@ -4,6 +4,8 @@
 import assert from 'node:assert/strict';
 import { setTimeout as pause } from 'node:timers/promises';
 
+import { compileSchemas } from './reader.mjs';
+
 const ANSWERS = new Map([
     ['Who travels?', { name: 'Ada', cabin: 'first' }],
     ['Another stop after 0?', { value: true }],
@@ -46,9 +48,11 @@ export class Traveller {
         return { role: 'assistant', model: 'm', content: [use], stopReason: 'toolUse' };
     }
 
-    // List and call with a connected client that watches with `subscribe`; what to print.
-    async travel(client, calls, subscribe) {
-        const names = (await client.listTools()).tools.map(tool => tool.name);
+    // List and call with a connected client that watches with `subscribe`; what to print. Each schema has to compile.
+    async travel(client, calls, subscribe, validator) {
+        const { tools } = await client.listTools();
+        const schemas = compileSchemas(tools, validator);
+        const names = tools.map(tool => tool.name);
         const name = Object.keys(calls).find(known => names.includes(known));
         assert(name, `none of ${Object.keys(calls)} is among ${names}`);
         const result = await client.callTool({ name, arguments: calls[name] });
@@ -59,7 +63,7 @@ export class Traveller {
             const [first, second] = [await this.journey(client), await this.journey(client)];
             assert.equal(second, first + 1, 'it books once a call, however many rounds a call takes');
         }
-        return `${names.length} tools, ${name} called, ${this.asked.length} questions answered`;
+        return `${names.length} tools, ${schemas} schemas compiled, ${name} called, ${this.asked.length} questions answered`;
     }
 
     // The stream of a session is opened by the client itself, which does not say when: so it is tried more than once.

@@ -1,4 +1,5 @@
 // The client of @modelcontextprotocol/sdk 1.x against a server: each request has WAY, TARGET and CALLS.
+// A list of calls is a plan: all are made.
 // WAY is http, sse, websocket or stdio; TARGET a URL, or the command as in a client's configuration. It runs where the package is installed: `python -m tests.clients` copies it there.
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
@@ -11,6 +12,8 @@ import {
     ElicitRequestSchema,
     ResourceUpdatedNotificationSchema
 } from '@modelcontextprotocol/sdk/types.js';
+import { AjvJsonSchemaValidator } from '@modelcontextprotocol/sdk/validation/ajv';
+import { read } from './reader.mjs';
 import { answer } from './requests.mjs';
 import { CAPABILITIES, Traveller, WATCHED } from './traveller.mjs';
 
@@ -34,7 +37,10 @@ async function check(way, target, calls) {
         set?.call(transport, version);
     })(transport.setProtocolVersion);
     await client.connect(transport);
-    const said = await traveller.travel(client, JSON.parse(calls), () => client.subscribeResource({ uri: WATCHED }));
+    const [wanted, validator] = [JSON.parse(calls), new AjvJsonSchemaValidator()];
+    const said = Array.isArray(wanted)
+        ? await read(client, wanted, validator)
+        : await traveller.travel(client, wanted, () => client.subscribeResource({ uri: WATCHED }), validator);
     await client.close();
     return `${said}, ${spoken}`;
 }

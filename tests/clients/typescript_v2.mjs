@@ -1,9 +1,11 @@
 // The client of @modelcontextprotocol/client 2.x against a server, in one of its modes: each request has WAY,
 // TARGET, CALLS and MODE. WAY is http, sse or stdio; TARGET a URL, or the command as in a client's configuration. It runs
-// where the package is installed: `python -m tests.clients` copies it there.
+// where the package is installed: `python -m tests.clients` copies it there. A list of calls is a plan: all are made.
 
 import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { AjvJsonSchemaValidator } from '@modelcontextprotocol/client/validators/ajv';
+import { read } from './reader.mjs';
 import { answer } from './requests.mjs';
 import { CAPABILITIES, Traveller, WATCHED } from './traveller.mjs';
 
@@ -22,7 +24,10 @@ async function check(way, target, calls, mode) {
     const spoken = client.getNegotiatedProtocolVersion();
     const subscribe = () =>
         client.getProtocolEra() === 'legacy' ? client.subscribeResource({ uri: WATCHED }) : client.listen({ resourceSubscriptions: [WATCHED] });
-    const said = await traveller.travel(client, JSON.parse(calls), subscribe);
+    const [wanted, validator] = [JSON.parse(calls), new AjvJsonSchemaValidator()];
+    const said = Array.isArray(wanted)
+        ? await read(client, wanted, validator)
+        : await traveller.travel(client, wanted, subscribe, validator);
     await client.close();
     return `${said}, ${spoken}`;
 }

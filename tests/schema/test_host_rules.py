@@ -1,7 +1,15 @@
 """Rules of hosts for entries of `tools/list`."""
 
-from typing import Annotated, Any
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import make_dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NamedTuple
+from uuid import UUID
 
+import jsonschema_rs
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import Field
 
 from mcp_django.schema.host_rules import HOST_RULES, HostReaction, find_host_findings
@@ -77,3 +85,43 @@ def test_the_remedy_for_an_argument_name_works() -> None:
 
 def test_each_rule_has_a_source() -> None:
     assert all(rule.source and rule.hosts and rule.remedy.endswith(".") for rule in HOST_RULES)
+
+
+class Pair(NamedTuple):
+    left: dt.time
+    right: "tuple[int, ...] | None" = None
+
+
+def draw_annotations() -> st.SearchStrategy[Any]:
+    times = (dt.datetime, dt.date, dt.time, dt.timedelta)
+    leaves = st.sampled_from(
+        [int, str, bool, float, None, Any, list, dict, tuple, bytes, Decimal, UUID, Pair, Literal["a", 1], *times]
+    )
+
+    def extend(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        return st.one_of(
+            inner.map(lambda kind: list[kind]),  # type: ignore[valid-type]
+            inner.map(lambda kind: dict[str, kind]),  # type: ignore[valid-type]
+            inner.map(lambda kind: Sequence[kind]),  # type: ignore[valid-type]
+            inner.map(lambda kind: set[str] | None | kind),
+            st.tuples(inner, inner).map(lambda kinds: tuple[kinds]),  # type: ignore[valid-type]
+            st.lists(inner, min_size=1, max_size=3).map(
+                lambda kinds: make_dataclass("Drawn", [(f"field_{number}", kind) for number, kind in enumerate(kinds)])
+            ),
+        )
+
+    return st.recursive(leaves, extend, max_leaves=5)
+
+
+@settings(max_examples=100)
+@given(draw_annotations(), draw_annotations())
+def test_no_host_refuses_the_tool_of_a_function(argument: Any, result: Any) -> None:
+    def function(value):  # type: ignore[no-untyped-def]
+        """Do something."""
+
+    function.__annotations__ = {"value": argument, "return": result}
+    entry = build_tool(function).wire
+    findings = [str(one) for one in find_host_findings([entry]) if one.rule.reaction is HostReaction.REFUSES]
+    assert findings == []
+    for key in ("inputSchema", "outputSchema"):
+        jsonschema_rs.Draft7Validator(entry.get(key, {}))

@@ -123,6 +123,8 @@ FIELDS = [
         {"type": "object"},
     ),
     (serializers.JSONField(), {}, {}),
+    (serializers.FileField(), FILE_SCHEMA, NULLABLE),
+    (serializers.ImageField(allow_null=True), {"anyOf": [FILE_SCHEMA, {"type": "null"}]}, NULLABLE),
     (
         serializers.PrimaryKeyRelatedField(queryset=Author.objects.all(), many=True),
         {"type": "array", "items": {"type": "integer", "description": "Primary key: author"}},

@@ -103,7 +103,8 @@ def _build_plain_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
 
 
 def _build_file_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
-    return dict(FILE_SCHEMA) if is_input else {"type": "string"}
+    # A row without a file shows null, also if the column is not nullable.
+    return dict(FILE_SCHEMA) if is_input else make_nullable({"type": "string"})
 
 
 def _build_many_related_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
