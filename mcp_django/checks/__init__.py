@@ -40,7 +40,6 @@ W009  a path of a toolset to a field that its server does not serve
 W010  a toolset that requires a permission which Django does not create
 W011  a declaration that requires a permission which no installed app defines
 W012  an attribute of a toolset that is a misspelt option or hook
-W013  a tool that a host refuses
 W020  DEBUG is on, and relaxes security (with --deploy)
 W021  an origin without encryption (with --deploy)
 W022  any Host is accepted (with --deploy)
@@ -69,6 +68,7 @@ W062  a tool for apps only, which all callers may call
 W063  the page of an app loads a file that clients block
 W064  the page of an app is large
 W065  an app that no tool shows
+W066  a tool that a host refuses
 I001  RedisChannelLayer, where RedisPubSubChannelLayer is more robust (with --deploy)
 I002  middleware that keeps a thread for each running call of the Django view (with --deploy)
 I003  lists of a toolset in an order without an index (with --deploy)

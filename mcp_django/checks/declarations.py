@@ -132,7 +132,7 @@ def _check_host_rules(tool: Tool) -> Iterator[CheckMessage]:
             yield Warning(
                 f"{tool.source}: {finding} (refused by {finding.rule.hosts}).",
                 hint=f"{finding.rule.remedy} Source: {finding.rule.source}.",
-                id="mcp_django.W013",
+                id="mcp_django.W066",
             )
 
 

@@ -221,7 +221,8 @@ def test_every_check_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_id_is_listed_in_the_module_and_on_the_page() -> None:
     assert used_ids() == re.findall(r"^([EWI]\d+)  ", str(checks.__doc__), re.MULTILINE)
 
-    pages = [(ROOT / "docs" / "reference" / name).read_text() for name in ("checks.md", "warnings.md")]
+    names = ("checks.md", "warnings.md", "warnings-tools.md")
+    pages = [(ROOT / "docs" / "reference" / name).read_text() for name in names]
     listed = [re.findall(r"^##+ `mcp_django\.([EWI]\d+)`", page, re.MULTILINE) for page in pages]
     assert sorted(used_ids()) == sorted(id for ids in listed for id in ids)
     assert all(id.startswith("W") for id in listed[1])
@@ -397,7 +398,7 @@ def test_a_tool_that_a_host_refuses_is_reported_with_host_and_remedy() -> None:
     def measure_all(sizes: list[int]) -> str:
         return str(sizes)
 
-    found = messages("mcp_django.W013")
+    found = messages("mcp_django.W066")
     assert len(found) == 2
     assert "'measure': the argument 'größe' has a name" in found[0].msg
     assert "(refused by Claude)" in found[0].msg
