@@ -4,12 +4,15 @@ import logging
 from collections.abc import Iterator
 
 from django.core.checks import CheckMessage, Error, Warning
+from django.db import DatabaseError
 
 from mcp_django import conf, wiring
 from mcp_django.checks.installation import register_check
 from mcp_django.conf.project import databases
-from mcp_django.schema import DeclarationError
+from mcp_django.schema import DeclarationError, describe_failure
 from mcp_django.schema.host_rules import HostReaction, find_host_findings
+from mcp_django.server.composition.extension import Extension
+from mcp_django.server.composition.provider import Provider
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.base import Tool
 from mcp_django.server.primitives.registry import CombinedRegistry
@@ -25,7 +28,14 @@ APPS_IDENTIFIER = "io.modelcontextprotocol/ui"
 def check_declarations() -> Iterator[CheckMessage]:
     """Check that every declaration is served, by a server that exists."""
     for problem in registry.collect_problems():
-        yield Error(str(problem), hint=problem.hint, id="mcp_django.E004")
+        if isinstance(problem.cause, DatabaseError):
+            yield Warning(
+                str(problem),
+                hint="Run migrate. If it stays, the code that is named reads rows while its declaration is built.",
+                id="mcp_django.W013",
+            )
+        else:
+            yield Error(str(problem), hint=problem.hint, id="mcp_django.E004")
 
     yield from _unknown_databases()
     yield from _unknown_servers()
@@ -73,13 +83,21 @@ def check_composition() -> Iterator[CheckMessage]:
             text = f'The server "{alias}" cannot be composed: {problem}'
             yield Error(text, hint=hint, id="mcp_django.E060")
             continue
-        for extension in server.extensions.extensions:
-            yield from extension.check()
-        for provider in server.providers:
-            yield from provider.check()
+        for part in (*server.extensions.extensions, *server.providers):
+            yield from _run_check(alias, part)
         if isinstance(server.registry, CombinedRegistry):
             for one in server.registry.problems:
                 yield Error(f"{one.text}.", hint=one.hint, id="mcp_django.E061")
+
+
+def _run_check(alias: str, part: Extension | Provider) -> list[CheckMessage]:
+    """Return the messages of an extension or a provider; a check that fails hides no other message."""
+    try:
+        return list(part.check())
+    except Exception as problem:
+        name = type(part).__qualname__
+        text = f'The check of {name} of the server "{alias}" failed: {describe_failure(problem)}'
+        return [Error(text, hint=f"Correct {name}.check(), or the declaration that it checks.", id="mcp_django.E060")]
 
 
 @register_check()

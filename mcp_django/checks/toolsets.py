@@ -1,7 +1,7 @@
 """System checks of model toolsets: fields, permissions, databases and ordering.
 
-Problems of a single toolset are found at registration and reported as E004. These checks also consider the other
-toolsets of the server, because paths lead to their fields.
+E004 reports declarations that are not served (`checks.declarations`). These checks consider the other toolsets of the
+server, because paths lead to their fields.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,6 @@ from mcp_django.checks.installation import register_check
 from mcp_django.conf.project import databases
 from mcp_django.orm import ModelToolset
 from mcp_django.orm.declaration.exposed_fields import find_relation, is_to_many
-from mcp_django.schema import DeclarationError
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.toolset import find_misspelt_attributes
@@ -73,17 +72,9 @@ def _iter_toolsets() -> Iterator[ModelToolset]:
 
 
 def _check_toolset(toolset: ModelToolset) -> Iterator[CheckMessage]:
-    try:
-        left_out = [*toolset.exposure.problems]
-        for inline in toolset.inline_toolsets:
-            left_out += [f"{problem} (in {inline.source})" for problem in inline.exposure.problems]
-        for verb in toolset.tool_names:
-            _ = toolset.get_tool(verb).wire
-    except DeclarationError as wrong:
-        text = str(wrong) if toolset.source in str(wrong) else f"{toolset.source}: {wrong}"
-        yield Error(text, hint="Fix the declaration; it is not served.", id="mcp_django.E004")
-        return
-
+    left_out = [*toolset.exposure.problems]
+    for inline in toolset.inline_toolsets:
+        left_out += [f"{problem} (in {inline.source})" for problem in inline.exposure.problems]
     for problem in left_out:
         yield Warning(
             f"{toolset.source}: {problem}.",
@@ -150,10 +141,7 @@ def _find_unindexed_ordering(toolset: ModelToolset) -> str | None:
     if not names or names[0] == "?":
         return None
     name = names[0].removeprefix("-")
-    try:
-        item = toolset.exposure.ordering.get(name)
-    except DeclarationError:
-        return None  # reported separately
+    item = toolset.exposure.ordering.get(name)
     if item is None or item.source == toolset.exposure.pk.source:
         return None
     return None if LOOKUP_SEP not in item.source and item.source in set(_iter_indexed_columns(options)) else name

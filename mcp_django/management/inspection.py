@@ -55,6 +55,7 @@ def inspect_server(server: Server, principal: DjangoPrincipal) -> list[Inspected
             await _inspect_primitive(call, kind, primitive)
             for kind in KINDS
             for primitive in await server.listings.collect(call, kind)
+            if server.registry.can_list(primitive)
         ]
 
     return async_to_sync(InProcessCaller(server, principal).run_in_call)("tools/list", inspect)

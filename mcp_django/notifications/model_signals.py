@@ -90,6 +90,8 @@ class _ModelChangePublisher:
             self._connect_model(sender)
 
     def _connect_model(self, model: type[Model]) -> None:
+        if model._meta.abstract or model._meta.swapped:
+            return  # it has no rows, and its many-to-many fields have no table
         self._connect_receiver(post_save, self._on_saved, model)
         self._connect_receiver(post_delete, self._on_deleted, model)
         for field in model._meta.local_many_to_many:

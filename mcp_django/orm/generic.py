@@ -78,8 +78,9 @@ class GenericTools(Provider):
         by_label = {one.model._meta.label: one for one in sorted(toolsets, key=lambda one: one.model._meta.label)}
         verbs: dict[str, ToolsByLabel] = {}
         for label, toolset in by_label.items():
-            for verb in toolset.tools:
-                verbs.setdefault(verb, {})[label] = toolset.get_tool(verb)
+            for tool in toolset._get_unlisted():
+                if self._registry.can_list(tool):
+                    verbs.setdefault(tool.metadata["verb"], {})[label] = tool
 
         self._tool_cache.clear()
         self._snapshot = len(self._registry.toolsets), verbs, by_label

@@ -18,7 +18,7 @@ from django.db.models.constants import LOOKUP_SEP
 
 from mcp_django.orm.codecs import Codec
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.declaration.exposed_fields import find_field
+from mcp_django.orm.declaration.exposed_fields import find_field, find_last_field
 from mcp_django.orm.queries.visibility import UnknownFieldError
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, NotFound
 from mcp_django.protocol.uri import MAX_URI_LENGTH, UriTemplate, Value
@@ -234,13 +234,18 @@ def _find_completion_source(toolset: BaseModelToolset, name: str) -> CompletionS
         return None
     if field.is_relation:
         return partial(_complete_related, toolset, field.related_model)
-    choices = [str(value) for value, _ in getattr(field, "flatchoices", None) or () if value not in (None, "")]
     if isinstance(field, models.BooleanField):
-        choices = list(_BOOLEANS)
-    return partial(_complete_choices, choices) if choices else None
+        return partial(_complete_choices, lambda: list(_BOOLEANS))
+    # The choices may be a function of the project, so they are read at each completion.
+    return partial(_complete_choices, partial(_list_choices, field)) if getattr(field, "choices", None) else None
 
 
-async def _complete_choices(choices: Sequence[str], prefix: str, ctx: Context) -> Sequence[str]:
+def _list_choices(field: Any) -> list[str]:
+    return [str(value) for value, _ in field.flatchoices if value not in (None, "")]
+
+
+async def _complete_choices(list_choices: Callable[[], list[str]], prefix: str, ctx: Context) -> Sequence[str]:
+    choices = await ctx.server.executor.run(list_choices)
     return [choice for choice in choices if choice.lower().startswith(prefix.strip().lower())]
 
 
@@ -310,14 +315,3 @@ def parse_uri_value(codec: Codec | None, text: str) -> Any:
         case None:
             return None
     return text
-
-
-def find_last_field(model: Any, path: str) -> Any:
-    """Return Django's field at the end of a path, or None."""
-    field = None
-    for segment in path.split(LOOKUP_SEP):
-        field = None if model is None else find_field(model, segment)
-        if field is None:
-            return None
-        model = field.related_model
-    return field

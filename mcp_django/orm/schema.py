@@ -7,13 +7,12 @@ callers who may.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 from mcp_django.orm.arguments import describe_argument, describe_filters, is_described
 from mcp_django.orm.codecs.parsing import MAX_TEXT_CHARACTERS
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.declaration.exposed_fields import ExposedField
+from mcp_django.orm.declaration.exposed_fields import ExposedField, Exposure
 from mcp_django.orm.declaration.writable_form import KEY_DESCRIPTION
 from mcp_django.orm.queries.visibility import MAX_ORDER_FIELDS
 from mcp_django.protocol.headers import HeaderParam
@@ -21,7 +20,9 @@ from mcp_django.schema import (
     ANY_VALUE_SCHEMA,
     ArgumentError,
     OutputError,
+    SchemaChecker,
     call_in_default_language,
+    convert_failures,
     make_nullable,
 )
 from mcp_django.schema.custom_schema import check_schema
@@ -42,25 +43,46 @@ _CHECKED_FILTERS_SCHEMA: Schema = {
 
 @dataclass(eq=False)
 class _LazySchema:
-    """Schema that is built and checked on first use."""
+    """Schema that is built and checked on first use, from the exposed fields at that time."""
 
     kind: ClassVar[str]
-    _build_schema: Callable[[], Schema]
+    _build_schema: Callable[[Any], Schema]
+    _toolset: BaseModelToolset
     _source: str
+    _cached: tuple[Exposure | None, Schema] = (None, {})
+    """Exposed fields, and what was built from them; they change with registrations of related models."""
 
-    @cached_property
+    @property
     def schema(self) -> Schema:
         """See ToolParameters and ToolOutput."""
-        return call_in_default_language(self._build_schema)
+        schema: Schema = self._get_cached("schema", self._build)
+        return schema
 
     @property
     def checked_schema(self) -> Schema:
         """Schema that values are checked against."""
         return self.schema
 
-    @cached_property
-    def _checker(self) -> Any:
+    @property
+    def _checker(self) -> SchemaChecker:
+        checker: SchemaChecker = self._get_cached("checker", self._build_checker)
+        return checker
+
+    def _build(self) -> Schema:
+        with convert_failures(self._toolset.source):
+            return call_in_default_language(self._build_schema, self._toolset)
+
+    def _build_checker(self) -> SchemaChecker:
         return check_schema(self.checked_schema, f"{self._source}: {self.kind} schema")
+
+    def _get_cached(self, part: str, build: Callable[[], Any]) -> Any:
+        exposure = self._toolset.exposure
+        known, parts = self._cached
+        if known is not exposure:
+            self._cached = exposure, (parts := {})
+        if part not in parts:
+            parts[part] = build()
+        return parts[part]
 
 
 class ModelToolParameters(_LazySchema):

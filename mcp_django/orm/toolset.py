@@ -1,9 +1,10 @@
 """`ModelToolset`: the declaration of a model's tools, similar to a ModelAdmin."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from django.apps import apps
 from django.db import models
 
 from mcp_django.orm.actions import ActionOptions, build_action_tool, collect_actions
@@ -12,7 +13,7 @@ from mcp_django.orm.declaration.checks import check_declaration, check_write_opt
 from mcp_django.orm.declaration.inlines import ModelInline
 from mcp_django.orm.resources import Declaration, build_declarations
 from mcp_django.orm.tools import build_tool
-from mcp_django.schema import ConflictError, DeclarationError
+from mcp_django.schema import ConflictError, DeclarationError, convert_failures
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.primitives.base import Completer, Primitive, Tool
 from mcp_django.server.primitives.registry import Registry
@@ -80,16 +81,34 @@ class ModelToolset(BaseModelToolset):
         self.action_titles = {name: options.get_title(name) for name, (_, options) in self._actions.items()}
         self.action_permissions = {name for _, options in self._actions.values() for name in options.permissions}
         _check_confirm_option(self)
-        for other in others:
-            # Exposures compiled before this registration may gain relations to this model.
-            other._neighbours[self.model] = self
-            other._exposure = None
+        if apps.models_ready:
+            # A failure of a column refuses the toolset here, before the toolsets of related models depend on it.
+            _ = [each.exposure for each in (self, *self.inline_toolsets)]
+        _ = self._get_unlisted()
 
-        if self.is_generic:
-            for name in self.tools:
-                self.get_tool(name)
+    def _connect(self) -> None:
+        """Connect to the toolsets of related models, whose exposures may gain relations to this model."""
+        model_registered.send(self.model, toolset=self, server=self.registry.name)
+        for other in self._neighbours.values():
+            if isinstance(other, ModelToolset) and other is not self:
+                other._neighbours[self.model] = self
+                other._reset_exposure()
 
-        model_registered.send(self.model, toolset=self, server=registry.name)
+    def _reset_exposure(self) -> None:
+        """Discard the exposure, and the list entries that were built from it."""
+        self._exposure = None
+        for tool in self._tools.values():
+            self.registry.refresh(tool)
+
+    def _get_unlisted(self) -> Sequence[Tool]:
+        """Return the tools that generic tools serve."""
+        if not self.is_generic:
+            return ()
+        tools: list[Tool] = []
+        for name in self.tools:
+            with self.registry.collect_errors(self.source, (self.tool_name(name),)):
+                tools.append(self.get_tool(name))
+        return tools
 
     def get_declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
         """Return the declarations of tools, actions, row resources and marked methods."""
@@ -107,7 +126,8 @@ class ModelToolset(BaseModelToolset):
     def get_tool(self, name: str) -> Tool:
         """See BaseModelToolset."""
         if name not in self._tools:
-            tool = self._build(partial(build_tool, self), name)
+            with convert_failures(self.source):
+                tool = self._build(partial(build_tool, self), name)
             assert isinstance(tool, Tool)
             self._tools[name] = tool
         return self._tools[name]

@@ -5,6 +5,8 @@
     {x*}     the same span as a list of segments, like ["a", "b", "c"]
     {?a,b}   query variables at the end, in any order, each optional
 
+Characters outside ASCII are percent-encoded (RFC 3987, section 3.1), in names of variables too (RFC 6570, section 2.3).
+
 Matching takes linear time: a template is matched segment by segment, without backtracking. Values are percent-decoded
 exactly once. A value with a ".." segment never matches, nor does {x} with a decoded "/".
 
@@ -16,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 MAX_URI_LENGTH = 8192
 """Maximum length of a matched URI, in characters."""
@@ -24,7 +26,8 @@ MAX_URI_LENGTH = 8192
 Value = str | list[str]
 
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"(?:[A-Za-z_]|%[0-9A-Fa-f]{2})(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})*")
+_NON_ASCII = re.compile(r"[^\x00-\x7F]+")
 _PLAIN = r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]*"
 _ENCODED = re.compile(rf"{_PLAIN}(?:%[0-9A-Fa-f]{{2}}{_PLAIN})*")
 _RESERVED = ":/?#[]@!$&'()*+,;="
@@ -44,6 +47,11 @@ def is_script_uri(uri: str) -> bool:
     if scheme.lower() != "data":
         return scheme.lower() in _SCRIPT_SCHEMES
     return _PASSIVE_DATA.match(rest.lstrip().lower()) is None
+
+
+def quote_non_ascii(text: str) -> str:
+    """Percent-encode the characters outside ASCII of a URI or a URI template, as UTF-8."""
+    return text if text.isascii() else _NON_ASCII.sub(lambda found: quote(found[0]), text)
 
 
 def quote_path(path: str) -> str:
@@ -73,7 +81,7 @@ class UriTemplate:
     __slots__ = ("_prefix", "_query", "_segments", "_span", "is_static", "text", "variables")
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        text = self.text = quote_non_ascii(text)
         if len(text) > MAX_URI_LENGTH:
             raise ValueError(f"URI template is longer than {MAX_URI_LENGTH} characters")
 
@@ -162,7 +170,7 @@ class UriTemplate:
             raise ValueError(f"URI template {self.text!r} has no variable {', '.join(sorted(unknown))}")
         path = "/".join(self._expand(segment, values) for segment in self._segments)
         given = [(name, _text(name, values[name])) for name in self._query if name in values]
-        query = "&".join(f"{name}={quote(value, safe='')}" for name, value in given)
+        query = "&".join(f"{quote(name)}={quote(value, safe='')}" for name, value in given)
         uri = f"{path}?{query}" if query else path
         if len(uri) > MAX_URI_LENGTH:
             raise ValueError(f"the URI would be longer than {MAX_URI_LENGTH} characters")
@@ -211,10 +219,19 @@ def _split_query(text: str) -> tuple[str, tuple[str, ...]]:
     names, closed, tail = rest.partition("}")
     if not closed or tail:
         raise ValueError(f"URI template {text!r}: {{?…}} must be closed and come last")
-    for name in names.split(","):
-        if not _NAME.fullmatch(name):
+    decoded = tuple(map(_decode_name, names.split(",")))
+    for name, variable in zip(names.split(","), decoded, strict=True):
+        if variable is None:
             raise ValueError(f"URI template {text!r}: {name!r} is not a variable name")
-    return path, tuple(names.split(","))
+    return path, tuple(filter(None, decoded))
+
+
+def _decode_name(name: str) -> str | None:
+    """Return the name of a variable without percent-encoding; None unless it can name a parameter."""
+    if not _NAME.fullmatch(name):
+        return None
+    decoded = unquote(name, errors="replace")
+    return decoded if decoded.isidentifier() else None
 
 
 def _segment(text: str, part: str) -> _Segment:
@@ -230,10 +247,11 @@ def _segment(text: str, part: str) -> _Segment:
         operator = "+" if name != expression else ""
         if not operator and name.endswith("*"):
             name, operator = name[:-1], "*"
-        if not _NAME.fullmatch(name):
+        variable = _decode_name(name)
+        if variable is None:
             raise ValueError(f"URI template {text!r}: {{{expression}}} is not one of {_FORMS}")
         span = span or operator
-        names.append(name)
+        names.append(variable)
 
     if span and len(names) > 1:
         raise ValueError(f"URI template {text!r}: a variable that spans segments needs a segment of its own")
@@ -299,9 +317,9 @@ def _match_query(query: str, names: tuple[str, ...], found: dict[str, Value]) ->
     if "#" in query:
         return False
     for item in query.split("&") if query else ():
-        name, _, raw = item.partition("=")
-        value = _decoded(raw)
-        if name not in names or name in found or value is None or "\0" in value:
+        quoted_name, _, raw = item.partition("=")
+        name, value = _decoded(quoted_name), _decoded(raw)
+        if name is None or name not in names or name in found or value is None or "\0" in value:
             return False
         found[name] = value
     return True

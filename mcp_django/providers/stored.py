@@ -10,9 +10,9 @@ not needed for change detection.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from django.db import DatabaseError, connections, router, transaction
 
@@ -28,7 +28,7 @@ from mcp_django.protocol.content import (
 )
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.types import Annotations
-from mcp_django.schema import ArgumentError
+from mcp_django.schema import ArgumentError, DeclarationError, convert_failures
 from mcp_django.schema.validation.messages import describe_missing, describe_unknown, format_choices, format_value
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
@@ -37,6 +37,8 @@ from mcp_django.server.methods.resources import read_contents
 from mcp_django.server.primitives.base import Completion, Primitive, Prompt, Resource, ResourceTemplate
 
 logger = logging.getLogger("mcp_django.server")
+R = TypeVar("R", StoredPrompt, StoredResource)
+P = TypeVar("P", bound=Primitive)
 
 MAX_RENDERED_CHARACTERS = 2_000_000
 """Maximum characters of a rendered prompt, including embedded resources.
@@ -136,9 +138,21 @@ def _read_snapshot(alias: str, version: str, *, excludes_shared: bool) -> _Store
     filters: dict[str, Any] = {"enabled": True, "server__in": [alias] if excludes_shared else ["", alias]}
     prompts = StoredPrompt.objects.filter(**filters).order_by("server").prefetch_related("arguments")
     resources = StoredResource.objects.filter(**filters).order_by("server").defer("text", "data")
-    by_name = {row.name: build_prompt(row) for row in prompts}
-    by_uri = {row.uri: build_resource(row) for row in resources}
+    by_name = {prompt.name: prompt for prompt in _build_rows(build_prompt, prompts)}
+    by_uri = {resource.uri: resource for resource in _build_rows(build_resource, resources)}
     return _StoredSnapshot(version, tuple(by_name.values()), tuple(by_uri.values()), by_name, by_uri)
+
+
+def _build_rows(build: Callable[[R], P], rows: Iterable[R]) -> Iterator[P]:
+    """Yield the primitives of rows; a row with values that its form would refuse is logged and left out."""
+    for row in rows:
+        try:
+            with convert_failures(f"stored row {row.pk}"):
+                primitive = build(row)
+        except DeclarationError as problem:
+            logger.error("Stored primitive not served: %s", problem)
+        else:
+            yield primitive
 
 
 def build_prompt(row: StoredPrompt) -> Prompt:

@@ -13,6 +13,7 @@ from mcp_django.schema.alternatives import (
     strip_null,
 )
 from mcp_django.schema.custom_schema import check_schema, find_header_params
+from mcp_django.schema.failures import DeclarationFailure, convert_failures, describe_failure
 from mcp_django.schema.forms import Choice, ElicitationForm, build_form
 from mcp_django.schema.functions.callables import DocstringDescription, describe_callable, inspect_callable
 from mcp_django.schema.functions.output import CompiledOutput, compile_output
@@ -43,6 +44,7 @@ __all__ = [
     "CompiledParameters",
     "ConflictError",
     "DeclarationError",
+    "DeclarationFailure",
     "DocstringDescription",
     "ElicitationForm",
     "OutputError",
@@ -61,7 +63,9 @@ __all__ = [
     "compile_text_parser",
     "compile_text_reader",
     "compile_uri_parameters",
+    "convert_failures",
     "describe_callable",
+    "describe_failure",
     "find_header_params",
     "find_injected",
     "inspect_callable",

@@ -10,7 +10,7 @@ from django.test.utils import isolate_apps
 
 import mcp_django
 from mcp_django import ModelToolset, register
-from mcp_django.orm.declaration.checks import is_secret_name
+from mcp_django.orm.declaration.names import is_secret_name
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.toolset import Toolset
@@ -229,3 +229,33 @@ def test_the_tools_of_a_model_with_a_long_name_have_names_that_hosts_accept() ->
     names = declare("A" * 63)
     assert names == {f"{'a' * 45}_7d3e74_list", f"{'a' * 45}_7d3e74_aggregate"}
     assert declare("A" * 62 + "B").isdisjoint(names)
+
+
+@isolate_apps("tests.shop")
+def test_a_boolean_or_a_time_is_no_secret_whatever_its_name() -> None:
+    class Team(models.Model):
+        require_2fa = models.BooleanField(default=False)
+        token_expires = models.DateTimeField(null=True)
+        password_age = models.DurationField(null=True)
+        otp = models.IntegerField(null=True)
+
+        class Meta:
+            app_label = "shop"
+
+    class Member(models.Model):
+        team: "models.ForeignKey[Any, Any]" = models.ForeignKey(Team, models.CASCADE)
+        secret: "models.ForeignKey[Any, Any]" = models.ForeignKey(Team, models.CASCADE, related_name="+")
+
+        class Meta:
+            app_label = "shop"
+
+    harmless = ["require_2fa", "token_expires", "password_age"]
+    shop(toolset(Team, fields=harmless, list_filter=harmless), toolset(Member, fields=["team", "team__require_2fa"]))
+    shop(toolset(Member, fields=["team"], list_filter=["team__require_2fa"]))
+    for model, name in ((Team, "otp"), (Member, "secret__require_2fa"), (Member, "team__otp")):
+        with pytest.raises(DeclarationError, match="looks like a secret"):
+            shop(toolset(model, fields=[name]))
+    with pytest.raises(DeclarationError, match="looks like a secret"):
+        shop(
+            type("Methods", (ModelToolset,), {"model": Team, "fields": ["otp_set"], "otp_set": lambda self, obj: True})
+        )

@@ -204,7 +204,9 @@ def test_a_malformed_or_ambiguous_template_is_refused(subtests: pytest.Subtests)
         "x://{1a}",
         "x://{a b}",
         "x://{a-b}",
-        "x://{é}",
+        "x://{%2F}",
+        "x://{%C3}",
+        "x://{%20a}",
         "x://{/a}",
         "x://{#a}",
         "x://{.a}",
@@ -232,7 +234,6 @@ def test_a_malformed_or_ambiguous_template_is_refused(subtests: pytest.Subtests)
         "x://{a}-{+b}",
         "x://a b",
         "x://%zz",
-        "x://é",
         "x://" + "a" * MAX_URI_LENGTH,
     ]
     for text in cases:

@@ -1,5 +1,6 @@
 """Stored prompts and resources as clients get them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from django.db import OperationalError, transaction
 from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource, StoredState
 from mcp_django.protocol.errors import InsufficientScope, InternalError, InvalidParams, ResourceNotFound
 from mcp_django.providers.stored import MAX_RENDERED_CHARACTERS, StoredProvider
+from mcp_django.runtime.database_failures import report_database_failure
+from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Server
 from tests.official_schema import validator
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server
@@ -407,13 +410,28 @@ def test_before_the_tables_are_there_what_is_registered_is_served(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_database_that_fails_is_no_empty_list(peer: PipelineClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_fails_is_no_empty_list(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Any) -> str:
         raise OperationalError("gone")
 
     monkeypatch.setattr(StoredState.objects._queryset_class, "get_version", fail)
-    with pytest.raises(InternalError, match="reference"):
-        names(peer)
+    server.bind(replace(server.ports, report_unavailability=report_database_failure))
+    with pytest.raises(Overloaded, match="database is unavailable"):
+        names(PipelineClient(server))
+
+
+def test_a_row_that_cannot_be_read_takes_no_other_row_away(
+    peer: PipelineClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = prompt("hello", name="broken")
+    prompt("hello")
+    StoredPrompt.objects.filter(pk=broken.pk).update(tags=7)  # as a program writes that bypasses the form
+    resource()
+    for _ in range(2):
+        assert names(peer) == ["greet"]
+        assert uris(peer) == ["docs://a"]
+    [record] = caplog.records
+    assert (record.levelname, f"stored row {broken.pk}" in record.getMessage()) == ("ERROR", True)
 
 
 def test_what_is_embedded_goes_through_the_guards_and_interceptors_of_the_resource(server: Server) -> None:

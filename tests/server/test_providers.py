@@ -1,11 +1,12 @@
 """Providers and hand-written handlers: merged with what is registered, under the same rules."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from mcp_django import Context, MCPError, ToolError, ToolResult
+from mcp_django import Context, ToolError, ToolResult
 from mcp_django.lowlevel import Handlers
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, MethodNotFound, ResourceNotFound
 from mcp_django.providers import Provider
@@ -154,7 +155,7 @@ async def test_a_provided_tool_may_ask() -> None:
         assert await peer.text("a") == "Al"
 
 
-async def test_a_bad_entry_is_a_bug_of_the_provider_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bad_entry_is_left_out_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     for bad in [
         {"description": "no name", "inputSchema": OBJECT},
         {"name": "no schema"},
@@ -162,21 +163,48 @@ async def test_a_bad_entry_is_a_bug_of_the_provider_and_logged(caplog: pytest.Lo
         entry("a", inputSchema=7),
     ]:
         caplog.clear()
-        peer = mixed(Handlers(list_tools=lambda ctx, bad=bad: [bad], call_tool=lambda *_: None))
-        with pytest.raises(MCPError, match=r"^Internal error \(reference"):
-            await peer.request("tools/list")
-        assert "tools/list" in caplog.text, bad
+        peer = mixed(Handlers(list_tools=lambda ctx, bad=bad: [entry("good"), bad], call_tool=lambda *_: None))
+        for _ in range(2):
+            assert await peer.names() == ["good", "m"], bad
+        [record] = caplog.records
+        assert record.levelname == "ERROR", bad
+        assert record.getMessage().startswith("Declaration not served: "), bad
 
 
-async def test_a_provider_that_fails_says_nothing_about_itself(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_provider_that_fails_takes_no_primitive_of_others_away(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(*_: Any) -> list[dict[str, Any]]:
+        raise RuntimeError("secret")
+
+    handlers = dict.fromkeys(("list_tools", "call_tool", "list_prompts", "get_prompt", "read_resource"), broken)
+    other = Handlers(
+        list_tools=lambda: [entry("n")],
+        call_tool=lambda *_: "n provided",
+        list_prompts=lambda: [{"name": "p"}],
+        get_prompt=lambda *_: "p provided",
+        read_resource=lambda uri: f"{uri} provided" if uri == "test://there" else None,
+    )
+    peer = mixed(Handlers(**handlers, list_resources=broken), other)
+    for _ in range(2):
+        assert await peer.names() == ["m", "n"]
+        assert [one["name"] for one in (await peer.request("prompts/list"))["prompts"]] == ["p"]
+        assert (await peer.request("resources/list"))["resources"] == []
+        assert (await peer.text("m"), await peer.text("n")) == ("m registered", "n provided")
+        assert "p provided" in str(await peer.request("prompts/get", {"name": "p"}))
+        assert "there provided" in str(await peer.request("resources/read", {"uri": "test://there"}))
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "secret" in caplog.text
+
+
+async def test_a_name_that_only_a_failed_provider_may_have_is_not_called_unknown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def broken(ctx: Context) -> list[dict[str, Any]]:
         raise RuntimeError("secret")
 
     peer = mixed(Handlers(list_tools=broken, call_tool=lambda *_: None))
-    with pytest.raises(MCPError, match=r"^Internal error \(reference [0-9a-f]+\)$"):
-        await peer.request("tools/list")
+    assert re.fullmatch(r"Internal error \(reference [0-9a-f]+\)", await peer.error("somewhere"))
+    assert len(caplog.records) == 1
     assert "secret" in caplog.text
-    assert await peer.text("m") == "m registered"
 
 
 def test_half_a_pair_is_refused(subtests: pytest.Subtests) -> None:

@@ -104,7 +104,8 @@ def app(
     frame = inspect.currentframe()
     caller = frame.f_back if frame is not None else None
     source = f"app {name!r}" if caller is None else f"app {name!r} of {caller.f_globals.get('__name__', '')}"
-    try:
+    added: App | None = None
+    with registry.collect_errors(source):
         declared = App(
             name=check_app_name(source, name),
             template=_check_template(source, template),
@@ -118,10 +119,8 @@ def app(
             source=source,
         )
         add_app(registry, declared)
-    except DeclarationError as problem:
-        registry.refuse(problem, source)
-        return None
-    return declared
+        added = declared
+    return added  # noqa: RET504  None if the context has collected an error
 
 
 def add_app(registry: Registry, declared: App) -> None:

@@ -106,18 +106,16 @@ def expose(view: Any = None, *, server: str | Server = "default", **options: Unp
 
 def _register_tools(registry: Registry, view: Any, options: ExposeOptions) -> None:
     """Register the tools; invalid options become one problem of the registry."""
-    try:
+    with registry.collect_errors(f"{getattr(view, '__module__', '?')}.{getattr(view, '__qualname__', view)}"):
         subject = ExposedView.from_view(view)
         _check_options(subject, options)
         chosen = select_actions(subject, options.get("actions"))
         _check_action_options(subject, options, chosen)
-    except DeclarationError as problem:
-        registry.refuse(problem, f"{getattr(view, '__module__', '?')}.{getattr(view, '__qualname__', view)}")
-        return
 
-    for action in chosen:
-        name = _get_for_action(action, options.get("names"), None) or _build_tool_name(action, options.get("prefix"))
-        registry.add(functools.partial(_build_tool, action, options), f"{subject.name}.{action.name}", name)
+        for action in chosen:
+            name = _get_for_action(action, options.get("names"), None)
+            name = name or _build_tool_name(action, options.get("prefix"))
+            registry.add(functools.partial(_build_tool, action, options), f"{subject.name}.{action.name}", name)
 
 
 def _check_options(subject: ExposedView, options: ExposeOptions) -> None:

@@ -12,6 +12,7 @@ from mcp_django import conf
 from mcp_django.orm import admin_log
 from mcp_django.orm.codecs import get_codec
 from mcp_django.orm.declaration.exposed_fields import Exposure, compile_exposure, find_field
+from mcp_django.orm.declaration.names import to_ascii_name
 from mcp_django.orm.declaration.writable_form import FormClass, WritableForm, build_form_class, build_writable_form
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
@@ -172,7 +173,8 @@ class BaseModelToolset(Toolset):
         if not isinstance(getattr(self, "model", None), type) or not issubclass(self.model, models.Model):
             raise DeclarationError(f"{self.source}: no model; write @register(Model), or model = Model")
 
-        model_name = shorten_name(str(self.model._meta.model_name), MAX_MODEL_NAME_CHARACTERS)
+        options = self.model._meta
+        model_name = shorten_name(to_ascii_name(str(options.model_name)), MAX_MODEL_NAME_CHARACTERS)
         self.prefix = f"{(type(self).prefix or model_name).rstrip('_')}_"
         self.inline_toolsets: tuple[ModelInline, ...] = ()
         """Bound instances of `inlines`."""
@@ -185,8 +187,9 @@ class BaseModelToolset(Toolset):
         self._neighbours: dict[type[models.Model], BaseModelToolset] = {}
         self.is_generic = conf.orm_style() == "generic"
         """True if its tools are parts of the generic tools that serve all models."""
-        self.uri_scheme = f"{self.model._meta.app_label}.{self.model._meta.model_name}".replace("_", "-")
-        """Scheme of the URIs of its rows; RFC 3986 does not allow underscores in a scheme."""
+        names = to_ascii_name(options.app_label), to_ascii_name(str(options.model_name))
+        self.uri_scheme = ".".join(names).replace("_", "-")
+        """Scheme of the URIs of its rows; RFC 3986 allows ASCII letters, digits, "-", "." and "+" in a scheme."""
         self.is_scoped = (
             self.is_overridden("get_queryset")
             or self.queryset is not None

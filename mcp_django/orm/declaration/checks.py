@@ -1,6 +1,5 @@
 """Checks of a toolset's declaration, run when it is registered."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,18 +12,15 @@ from mcp_django.orm.declaration.base import FORM_SUFFIX, TOOL_ACTIONS, BaseModel
 from mcp_django.orm.declaration.exposed_fields import (
     compile_computed_field,
     find_field,
+    find_last_field,
     find_relation,
     parse_search_field,
 )
+from mcp_django.orm.declaration.names import is_secret_column, is_secret_name
 from mcp_django.schema import DeclarationError
 from mcp_django.server.callables import is_async
 from mcp_django.server.primitives.base import STRICT
 
-_SECRET_NAME = re.compile(
-    r"(^|_)(password|passwd|passphrase|pwd|secrets?|tokens?|hash|hashed|digest|salt|otp|totp|mfa|2fa|credentials?|"
-    r"cvv|cvc|api_?keys?|private_?keys?|secret_?keys?|access_?keys?|signing_?keys?|encryption_?keys?|session_?keys?|"
-    r"(recovery|backup|reset|verification)_codes?)(_|$)"
-)
 _QUERY_HOOKS = ("get_queryset", "get_ordering", "get_search_results")
 _HOOKS = frozenset((*_QUERY_HOOKS, "get_form_class", "save_model", "delete_model", "db_for_write", "log_write"))
 _LIST_ATTRIBUTES = (
@@ -36,15 +32,6 @@ _LIST_ATTRIBUTES = (
     "ordering",
     "tools",
 )
-
-
-def is_secret_name(name: str) -> bool:
-    """Return True if a name probably denotes a secret.
-
-    Each segment of a path is checked.
-    """
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    return any(_SECRET_NAME.search(segment) for segment in snake.split(LOOKUP_SEP))
 
 
 def check_declaration(toolset: BaseModelToolset) -> None:
@@ -125,7 +112,7 @@ def _check_name(toolset: BaseModelToolset, name: Any) -> None:
     if name == "pk":
         raise DeclarationError(f"{where}: 'pk' is shown with every row; take it out of fields")
 
-    if is_secret_name(name) and name not in toolset.sensitive_fields:
+    if name not in toolset.sensitive_fields and is_secret_column(name, _find_column(toolset, name)):
         raise DeclarationError(
             f"{where}: {name!r} looks like a secret. Take it out of fields (or into exclude); to show it to clients "
             "and their models, name it in sensitive_fields as well"
@@ -137,6 +124,13 @@ def _check_name(toolset: BaseModelToolset, name: Any) -> None:
         compile_computed_field(toolset, name)
     elif (relation := find_relation(toolset.model, name)) is not None:
         _check_key(toolset, relation.related_model, name)
+
+
+def _find_column(toolset: BaseModelToolset, name: str) -> Any:
+    """Return Django's field of a name or a path; None if its value is computed."""
+    if toolset.find_own_method(name) is not None or (LOOKUP_SEP in name and hasattr(toolset.model, name)):
+        return None
+    return find_last_field(toolset.model, name)
 
 
 def _check_key(toolset: BaseModelToolset, model: type[models.Model], name: str) -> None:
@@ -168,7 +162,7 @@ def _check_conditions(toolset: BaseModelToolset, field_names: Sequence[str]) -> 
                 f"{toolset.source}: {kind} names {name!r}, but fields shows neither it nor the relation it begins "
                 "with; filters and searches would reveal its values"
             )
-        if is_secret_name(name):
+        if is_secret_column(name, find_last_field(toolset.model, name)):
             raise DeclarationError(f"{toolset.source}: {kind} names {name!r}, which looks like a secret")
         _check_path(toolset, name)
 

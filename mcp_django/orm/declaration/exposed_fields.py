@@ -22,7 +22,7 @@ from django.utils.functional import cached_property as django_cached_property
 
 from mcp_django.orm.codecs import Codec, get_codec
 from mcp_django.orm.codecs.codec import reject_comparison
-from mcp_django.schema import DeclarationError, compile_output, describe_callable, to_json
+from mcp_django.schema import DeclarationError, compile_output, convert_failures, describe_callable, to_json
 
 if TYPE_CHECKING:
     from mcp_django.orm.declaration.base import BaseModelToolset
@@ -247,8 +247,12 @@ class _ExposureCompiler:
         """Compile a name without a path: a column, a relation, a method or a property.
 
         Raises:
-            DeclarationError: the name is unknown.
+            DeclarationError: the name is unknown, or its column or property fails.
         """
+        with convert_failures(f"{self.toolset.source}: the field {name!r}"):
+            return self._compile_own_field(name)
+
+    def _compile_own_field(self, name: str) -> ExposedField:
         toolset = self.toolset
         sensitive = name in toolset.sensitive_fields
         model_field = None if toolset.find_own_method(name) else find_field(toolset.model, name)
@@ -365,6 +369,17 @@ def find_field(model: type[models.Model], name: str) -> Any:
         return None  # an attname, such as "country_id" for "country"
     if field.is_relation and field.related_model is None:
         raise DeclarationError(f"{model._meta.label}.{name} is a generic relation without a fixed model; leave it out")
+    return field
+
+
+def find_last_field(model: Any, path: str) -> Any:
+    """Return Django's field at the end of a path, or None."""
+    field = None
+    for segment in path.split(LOOKUP_SEP):
+        field = None if model is None else find_field(model, segment)
+        if field is None:
+            return None
+        model = field.related_model
     return field
 
 

@@ -6,6 +6,7 @@ may be given as a number. An optional text may be given as null. A choice lists 
 Files are not writable. A storage is not transactional, so a dry run or a rejected form could not undo an upload.
 """
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from django import forms
@@ -25,7 +26,8 @@ from collections.abc import Callable, Mapping
 from django.utils.html import strip_tags
 
 from mcp_django.orm.codecs import Codec, get_codec
-from mcp_django.schema import make_nullable
+from mcp_django.orm.declaration.relation_fields import build_relation_field
+from mcp_django.schema import convert_failures, make_nullable
 
 FormClass: TypeAlias = "type[forms.ModelForm[Any]]"
 MAX_NAMED_CHOICES = 200
@@ -157,7 +159,17 @@ def build_form_class(toolset: "BaseModelToolset", server_fields: tuple[str, ...]
 
     names += [name for name in server_fields if name not in names]
     callback = getattr(meta, "formfield_callback", None) or _build_form_field
-    return modelform_factory(toolset.model, form=base, fields=names, formfield_callback=callback)
+
+    def build_field(field: "models.Field[Any, Any]", **given: Any) -> Any:
+        with _name_field(toolset, field.name):
+            return callback(field, **given)
+
+    return modelform_factory(toolset.model, form=base, fields=names, formfield_callback=build_field)
+
+
+def _name_field(toolset: "BaseModelToolset", name: str) -> AbstractContextManager[None]:
+    """Return the context in which a failure is one of a field's form field."""
+    return convert_failures(f"{toolset.source}: the form field {name!r}, which readonly_fields would leave out,")
 
 
 def build_writable_form(toolset: "BaseModelToolset", form: FormClass) -> WritableForm:
@@ -173,11 +185,13 @@ def build_writable_form(toolset: "BaseModelToolset", form: FormClass) -> Writabl
         if field.disabled:
             continue
         if name in known:
-            value = build_writable_value(known[name], field)
+            with _name_field(toolset, name):
+                value = build_writable_value(known[name], field)
             if value is not None:
                 values[name], fields[name] = value, known[name]
         elif name in getattr(form, "declared_fields", {}) and not _is_column(toolset, name):
-            values[name] = _build_form_only_value(toolset, form, name, field)
+            with _name_field(toolset, name):
+                values[name] = _build_form_only_value(toolset, form, name, field)
     return WritableForm(form, _make_lenient(form), values, fields)
 
 
@@ -203,7 +217,7 @@ def _build_form_field(field: "models.Field[Any, Any]", **given: Any) -> Any:
     if isinstance(field, models.URLField):
         # Django 5.2 warns unless a scheme is set.
         given.setdefault("assume_scheme", "https")
-    return field.formfield(**given)
+    return build_relation_field(field, **given) or field.formfield(**given)
 
 
 def _is_column(toolset: "BaseModelToolset", name: str) -> bool:

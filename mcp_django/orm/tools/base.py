@@ -73,8 +73,8 @@ def build_model_tool(
         call_checks=checks,
         handler=Handler(handle, {"ctx": Context}, atomic=atomic),
         source=where,
-        parameters=ModelToolParameters(lambda: arguments(toolset), where),
-        output=ModelToolOutput(lambda: result(toolset), where),
+        parameters=ModelToolParameters(arguments, toolset, where),
+        output=ModelToolOutput(result, toolset, where),
         annotations=annotations,
         metadata={"model": toolset.model._meta.label, "verb": name, "action": action},
     )
@@ -83,10 +83,15 @@ def build_model_tool(
 def can_use_tool(toolset: BaseModelToolset, verb: str, ctx: Context) -> bool:
     """Return True if the caller may use a tool.
 
-    Results must not name hidden tools.
+    Results must not name hidden tools, nor tools that are not served because they cannot be built.
     """
-    tool, authorizer = toolset.get_tool(verb), ctx.server.authorizer
-    if not getattr(toolset, f"has_{tool.metadata['action']}_permission")(ctx):
+    registry, authorizer = toolset.registry, ctx.server.authorizer
+    tool = registry.try_build(lambda: toolset.get_tool(verb), toolset.source, toolset.tool_name(verb))
+    if (
+        tool is None
+        or not registry.can_list(tool)
+        or not getattr(toolset, f"has_{tool.metadata['action']}_permission")(ctx)
+    ):
         return False
     return not authorizer.is_restricted(tool) or authorizer.is_allowed(ctx.principal, tool, after_step_up=True)
 

@@ -1,5 +1,6 @@
 """JSON Schemas of tools that write."""
 
+from functools import partial
 from typing import Any
 
 from mcp_django.orm.arguments import describe_argument, is_described
@@ -120,7 +121,7 @@ def get_inline_parameters(inline: ModelInline, *, new: bool) -> ModelToolParamet
     """Return the cached parameters that check the changes to the rows of an inline."""
     key, cache = ("changes", new), inline.exposure.cache
     if key not in cache:
-        cache[key] = ModelToolParameters(lambda: build_inline_schema(inline, new=new), inline.source)
+        cache[key] = ModelToolParameters(partial(build_inline_schema, new=new), inline, inline.source)
     parameters: ModelToolParameters = cache[key]
     return parameters
 

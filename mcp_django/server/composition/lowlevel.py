@@ -11,6 +11,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from mcp_django.protocol import jsonrpc
@@ -111,19 +112,26 @@ class Handlers(Provider):
     async def _compile_list(
         self, list_function: "HandlerFunction | None", compile: Callable[[ListEntry], T], ctx: Context
     ) -> list[T]:
-        """Return the compiled entries, cached by content: compiling validators is expensive."""
+        """Return the compiled entries; an invalid one is reported and left out."""
         if list_function is None:
             return []
-        items: list[T] = []
+        registry, items = ctx.server.registry, []
         for entry in await list_function.run(ctx):
-            key = compile.__name__, jsonrpc.dumps_sorted(entry)
-            compiled: T | None = self._compiled.get(key)
-            if compiled is None:
-                compiled = self._compiled[key] = compile(entry)
-                if len(self._compiled) > MAX_COMPILED_ENTRIES:
-                    self._compiled.popitem(last=False)
-            items.append(compiled)
+            name = str(entry.get("name", "")) if isinstance(entry, Mapping) else ""
+            compiled = registry.try_build(partial(self._compile, compile, entry), list_function.source, name)
+            if compiled is not None:
+                items.append(compiled)
         return items
+
+    def _compile(self, compile: Callable[[ListEntry], T], entry: ListEntry) -> T:
+        """Return a compiled entry, cached by content: compiling validators is expensive."""
+        key = compile.__name__, jsonrpc.dumps_sorted(entry)
+        compiled: T | None = self._compiled.get(key)
+        if compiled is None:
+            compiled = self._compiled[key] = compile(entry)
+            if len(self._compiled) > MAX_COMPILED_ENTRIES:
+                self._compiled.popitem(last=False)
+        return compiled
 
     def _tool(self, entry: ListEntry) -> Tool:
         name, call = str(entry["name"]), self._call_tool

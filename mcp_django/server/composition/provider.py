@@ -6,12 +6,20 @@ with permission. A registered primitive takes precedence over a provided one wit
 whenever a list may have changed.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+from weakref import WeakSet
 
+from mcp_django.protocol.errors import MCPError
+from mcp_django.schema import describe_failure
 from mcp_django.server.calls.call import Call
 from mcp_django.server.context.context import Context
-from mcp_django.server.primitives.base import Completion, Prompt, Resource, ResourceTemplate, Tool
+from mcp_django.server.ports import Overloaded
+from mcp_django.server.primitives.base import Completion, Primitive, Prompt, Resource, ResourceTemplate, Tool
+
+logger = logging.getLogger("mcp_django.server")
+T = TypeVar("T")
 
 
 class Provider:
@@ -114,12 +122,73 @@ def get_providers(call: Call, capability: str) -> list[Provider]:
     return [provider for provider in call.server.providers if capability in provider.offers]
 
 
+async def list_provided(call: Call, provider: Provider, collection: str, context: Context) -> Iterable[Primitive]:
+    """Return a list of a provider, such as "tools"; an empty one if the provider fails, which is logged."""
+    try:
+        provided: Iterable[Primitive] = await getattr(provider, collection)(context)
+    except Exception as problem:
+        _check_provider_bug(call, provider, problem)
+        _log_provider_bug(call, provider, problem)
+        return ()
+    _FAILED_PROVIDERS.discard(provider)
+    return provided
+
+
+async def find_provided(
+    call: Call, providers: Iterable[Provider], find: Callable[[Provider], Awaitable[T | None]]
+) -> T | None:
+    """Return the first result of a provider that is not None.
+
+    A provider that fails is skipped. If no other one has a result, its exception is raised.
+    """
+    failures: list[tuple[Provider, Exception]] = []
+    found: T | None = None
+    for provider in providers:
+        try:
+            found = await find(provider)
+        except Exception as problem:
+            _check_provider_bug(call, provider, problem)
+            failures.append((provider, problem))
+        if found is not None:
+            break
+
+    if found is None and failures:
+        raise failures[0][1]
+    for failed, failure in failures:
+        _log_provider_bug(call, failed, failure)
+    return found
+
+
 async def find_provided_tool(call: Call, name: str) -> Tool | None:
     """Return the tool called `name` of the first provider that has one."""
-    context: Context | None = None
-    for provider in get_providers(call, "tools"):
-        context = context or Context(call)
-        tool = await provider.tool(name, context)
-        if tool is not None:
-            return tool
-    return None
+    providers = get_providers(call, "tools")
+    context = Context(call) if providers else None
+    return None if context is None else await find_provided(call, providers, lambda one: one.tool(name, context))
+
+
+def _check_provider_bug(call: Call, provider: Provider, problem: Exception) -> None:
+    """Check that an exception of a provider is a bug of its own.
+
+    Raises errors of the protocol, failures of the server's storage, and every exception with `raise_bugs`.
+    """
+    if isinstance(problem, MCPError | Overloaded) or call.server.options.raise_bugs:
+        raise problem
+    subject = f"provider {_get_name(provider)} of server {call.server.alias!r}"
+    overload = call.server.ports.report_unavailability(subject, problem)
+    if overload is not None:
+        raise overload from problem
+
+
+def _log_provider_bug(call: Call, provider: Provider, problem: Exception) -> None:
+    if provider not in _FAILED_PROVIDERS:
+        _FAILED_PROVIDERS.add(provider)
+        text = "Provider %s of server %r failed, its primitives are left out: %s"
+        logger.error(text, _get_name(provider), call.server.alias, describe_failure(problem), exc_info=problem)
+
+
+def _get_name(provider: Provider) -> str:
+    return type(provider).__qualname__
+
+
+_FAILED_PROVIDERS: "WeakSet[Provider]" = WeakSet()
+"""Providers whose last list failed; each failure is logged once."""

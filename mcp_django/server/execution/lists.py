@@ -22,6 +22,7 @@ from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.composition.extension_registry import ExtensionRegistry
 from mcp_django.server.composition.local_resources import LocalResources
+from mcp_django.server.composition.provider import list_provided
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import gather
 from mcp_django.server.primitives.base import Primitive
@@ -61,6 +62,11 @@ class EncodedResult(NamedTuple):
     raw: bytes
     digest: str = ""
     """Digest of the whole list, set on the first page of a revision with sessions."""
+    is_complete: bool = True
+    """False if an entry could not be built.
+
+    It may be possible at the next request, so the page is not cached.
+    """
 
     def decode(self) -> dict[str, Any]:
         value: dict[str, Any] = jsonrpc.loads(self.raw)
@@ -211,7 +217,7 @@ class PrimitiveLists:
 
         items = [by_key[key] for key in sorted(by_key) if key not in hidden]
         page = self._encode_page(call, kind, after, items, private=True)
-        if all(type(source) is tuple for source in sources):
+        if page.is_complete and all(type(source) is tuple for source in sources):
             self._provided_pages[key] = _ProvidedPage(sources, page)
             if len(self._provided_pages) > MAX_CACHED_PAGES:
                 self._provided_pages.popitem(last=False)
@@ -223,10 +229,14 @@ class PrimitiveLists:
         """Return the tuples that decide the list, and the primitives to serve from each provider."""
         offering = [provider for provider in self._server.providers if kind.capability in provider.offers]
         local: list[Iterable[Primitive]] = [
-            await getattr(provider, kind.collection)(context) for provider in offering if not provider.is_remote
+            await list_provided(call, provider, kind.collection, context)
+            for provider in offering
+            if not provider.is_remote
         ]
         # Remote lists are fetched concurrently. Their providers come last (`sort_providers`).
-        remote_lists = [getattr(provider, kind.collection)(context) for provider in offering if provider.is_remote]
+        remote_lists = [
+            list_provided(call, provider, kind.collection, context) for provider in offering if provider.is_remote
+        ]
         remote: list[Iterable[Primitive]] = (
             [await other for other in remote_lists] if len(remote_lists) == 1 else list(await gather(*remote_lists))
         )
@@ -271,7 +281,8 @@ class PrimitiveLists:
         if page is None:
             items = [item for item in getattr(server.registry, kind.collection) if item.key not in hidden]
             page = self._encode_page(call, kind, after, items, private=private)
-            self._pages[key] = page
+            if page.is_complete:
+                self._pages[key] = page
             if len(self._pages) > MAX_CACHED_PAGES:
                 self._pages.popitem(last=False)
         return page
@@ -282,21 +293,38 @@ class PrimitiveLists:
         start = 0 if after is None else bisect_right(items, after, key=lambda item: item.key)
         size = self._server.options.page_size or len(items)
         page = items[start : start + size]
-        body: dict[str, Any] = {kind.field: [self._build_entry(item, call.revision) for item in page]}
+        entries = self._build_entries(page, call.revision)
+        body: dict[str, Any] = {kind.field: entries}
 
         digest = ""
         if after is None and call.revision.era is Era.HANDSHAKE:
-            rest = [self._build_entry(item, call.revision) for item in items[size:]]
+            rest = self._build_entries(items[size:], call.revision)
             digest = blake2b(jsonrpc.dumps([body, rest]), digest_size=12).hexdigest()
 
         if start + size < len(items):
             owner = call.principal.key if private else SHARED_OWNER
             body["nextCursor"] = create_cursor(call, kind.collection, owner, page[-1].key)
-        return EncodedResult(jsonrpc.dumps(call.era.add_result_fields(call, body, private=private)), digest)
+        raw = jsonrpc.dumps(call.era.add_result_fields(call, body, private=private))
+        return EncodedResult(raw, digest, is_complete=len(entries) == len(page))
 
-    def _build_entry(self, item: Primitive, revision: Revision) -> dict[str, Any]:
+    def _build_entries(self, items: list[Primitive], revision: Revision) -> list[dict[str, Any]]:
+        """Return the entries that can be built; an entry that fails never takes away the others."""
+        entries = (self.build_entry(item, revision) for item in items)
+        return [entry for entry in entries if entry is not None]
+
+    def build_entry(self, item: Primitive, revision: Revision) -> dict[str, Any] | None:
+        """Return the list entry of a primitive; None if it cannot be built, which is reported.
+
+        Raises the failure with the option `raise_bugs`.
+        """
         extensions: ExtensionRegistry = self._server.extensions
-        return extensions.add_tool_fields(item.to_list_entry(revision), item, revision)
+
+        def build() -> dict[str, Any]:
+            return extensions.add_tool_fields(item.to_list_entry(revision), item, revision)
+
+        if self._server.options.raise_bugs:
+            return build()
+        return self._server.registry.try_build(build, item.source, item.name)
 
 
 def serve_page(call: Call, kind: ListKind) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:

@@ -1,11 +1,12 @@
 """The method `completion/complete` (server/utilities/completion)."""
 
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.mounting import run_mounted
-from mcp_django.server.composition.provider import get_providers
+from mcp_django.server.composition.provider import find_provided, get_providers, list_provided
 from mcp_django.server.context.context import Context
 from mcp_django.server.execution.invoke import run_primitive
 from mcp_django.server.execution.permissions import check_permission
@@ -60,13 +61,10 @@ async def _complete_by_provider(
 ) -> dict[str, Any] | None:
     """Return the first completion that a provider returns, or None."""
     context = Context(call, primitive)
-    for provider in get_providers(call, "completions"):
-        completion = await provider.complete(
-            request.target, request.argument, request.value, request.arguments, context
-        )
-        if completion is not None:
-            return build_completion_result(completion)
-    return None
+    asked = request.target, request.argument, request.value, request.arguments
+    providers = get_providers(call, "completions")
+    completion = await find_provided(call, providers, lambda provider: provider.complete(*asked, context))
+    return None if completion is None else build_completion_result(completion)
 
 
 def _parse_request(params: dict[str, Any]) -> CompletionRequest:
@@ -85,7 +83,10 @@ def _parse_request(params: dict[str, Any]) -> CompletionRequest:
     arguments = context.get("arguments", {}) if type(context) is dict else None
     if type(arguments) is not dict or not all(type(value) is str for value in arguments.values()):
         raise InvalidParams("params.context.arguments must be an object of strings")
-    return CompletionRequest(target, argument["name"], argument["value"], arguments, is_prompt)
+    if not is_prompt:  # clients read the names of variables in the template, where they are encoded
+        arguments = {unquote(name): value for name, value in arguments.items()}
+    name = argument["name"] if is_prompt else unquote(argument["name"])
+    return CompletionRequest(target, name, argument["value"], arguments, is_prompt)
 
 
 async def _find_target(call: Call, request: CompletionRequest) -> Primitive | None:
@@ -103,7 +104,7 @@ async def _find_target(call: Call, request: CompletionRequest) -> Primitive | No
 
     context = Context(call)
     for provider in get_providers(call, "resources"):
-        for template in await provider.templates(context):
+        for template in await list_provided(call, provider, "templates", context):
             if template.key == request.target:
                 return template
     return None

@@ -6,7 +6,7 @@ from mcp_django.protocol.errors import InvalidParams
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.mounting import run_mounted
-from mcp_django.server.composition.provider import get_providers
+from mcp_django.server.composition.provider import find_provided, get_providers
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import InputRequired
 from mcp_django.server.execution.invoke import run_primitive
@@ -50,8 +50,4 @@ async def find_prompt(call: Call, name: str) -> Prompt | None:
     if prompt is not None:
         return prompt
     context = Context(call)
-    for provider in get_providers(call, "prompts"):
-        prompt = await provider.prompt(name, context)
-        if prompt is not None:
-            return prompt
-    return None
+    return await find_provided(call, get_providers(call, "prompts"), lambda provider: provider.prompt(name, context))

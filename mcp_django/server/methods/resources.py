@@ -14,7 +14,7 @@ from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.local_resources import LocalResources
 from mcp_django.server.composition.mounting import run_mounted
-from mcp_django.server.composition.provider import Provider, get_providers
+from mcp_django.server.composition.provider import Provider, find_provided, get_providers
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import InputRequired, gather
 from mcp_django.server.execution.invoke import read_nested_resource, run_primitive
@@ -101,13 +101,22 @@ async def _find_provided(call: Call, uri: str) -> Resource | None:
 
 async def _search_providers(providers: Sequence[Provider], uri: str, context: Context) -> Resource | None:
     """Return the first listed resource at `uri`, or else the first unlisted one."""
-    unlisted: Resource | None = None
-    for provider in providers:
+    unlisted: list[Resource] = []
+
+    async def find_listed(provider: Provider) -> Resource | None:
         resource = await provider.resource(uri, context)
-        if resource is not None and resource.is_listed:
-            return resource
-        unlisted = unlisted or resource
-    return unlisted
+        if resource is not None and not resource.is_listed:
+            unlisted.append(resource)
+            return None
+        return resource
+
+    try:
+        listed = await find_provided(context._call, providers, find_listed)
+    except Exception:
+        if not unlisted:
+            raise
+        listed = None  # a failed provider does not take away the resources of others
+    return listed or next(iter(unlisted), None)
 
 
 async def read_contents(uri: str, context: Context) -> list[ResourceContents]:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, get_origin, g
 from mcp_django.protocol.content import is_content_type
 from mcp_django.protocol.meta import is_valid_key
 from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
-from mcp_django.protocol.uri import UriTemplate
+from mcp_django.protocol.uri import UriTemplate, quote_non_ascii
 from mcp_django.schema import (
     DeclarationError,
     compile_output,
@@ -150,7 +150,7 @@ def build_resource(fn: Callable[..., Any], uri: str, **options: Unpack[ResourceO
     }
 
     if template.is_static:
-        return Resource(**common, uri=uri, size=options.get("size"))
+        return Resource(**common, uri=template.text, size=options.get("size"))
     return ResourceTemplate(**common, template=template, convert=parameters.convert)
 
 
@@ -185,7 +185,7 @@ def build_completer(
         )
 
     return Completer(
-        target=target,
+        target=quote_non_ascii(target),
         argument=argument,
         handler=Handler(fn, injected, atomic=parse_atomic(fn, atomic)),
         value=free[0],

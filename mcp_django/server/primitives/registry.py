@@ -4,38 +4,21 @@ A decorator without a server adds to the registry of an alias, so `mcp_tools.py`
 that alias serves the registry. Names are unique: a duplicate is refused, and the error names both sources.
 """
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Literal, TypeVar
 from weakref import WeakSet
 
-from mcp_django.schema import ConflictError, DeclarationError, call_in_default_language
+from mcp_django.schema import ConflictError, DeclarationError, call_in_default_language, convert_failures
 from mcp_django.server.primitives.base import Completer, Primitive, Prompt, Resource, ResourceTemplate, Tool
+from mcp_django.server.primitives.problems import DeclarationProblem
 
 P = TypeVar("P", bound=Primitive)
+T = TypeVar("T")
 Kind = Literal["tool", "resource", "template", "prompt"]
 logger = logging.getLogger("mcp_django.server")
-
-
-@dataclass(frozen=True, slots=True)
-class DeclarationProblem:
-    """A declaration that could not be registered; reported by a system check."""
-
-    text: str
-    source: str
-    hint: str = DeclarationError.hint
-    names: tuple[str, ...] = ()
-    """Names of the missing primitives; a name that ends in "*" covers all names with that prefix."""
-
-    def covers(self, name: str) -> bool:
-        """Return True if a primitive of this name is missing because of the problem."""
-        return any(fnmatchcase(name, pattern) for pattern in self.names)
-
-    def __str__(self) -> str:
-        return self.text if self.source in self.text else f"{self.source}: {self.text}"
 
 
 class PrimitiveCollection(Generic[P]):
@@ -130,27 +113,59 @@ class Registry:
 
         `name` is the name that the primitive would have, for the report of a refusal.
         """
-        try:
+        added: Primitive | Completer | None = None
+        with self.collect_errors(source, (name,) if name else ()):
             item = call_in_default_language(declare)
             self._insert(item)
-        except DeclarationError as problem:
-            self.refuse(problem, source, (name,) if name else ())
-            return None
-        return item
+            added = item
+        return added  # noqa: RET504  None if the context has collected an error
 
-    def refuse(self, error: DeclarationError, source: str, names: tuple[str, ...] = ()) -> None:
-        """Record and log a declaration that cannot be registered.
+    @contextlib.contextmanager
+    def collect_errors(self, source: str, names: Sequence[str] = ()) -> Iterator[None]:
+        """Record any failure of the declaration at `source`, so that the other ones are served.
 
-        Raises `error` if this registry is strict.
+        `names` are those of its primitives. Raises DeclarationError if this registry is strict.
         """
-        if self.strict:
-            raise error
-        self.report(DeclarationProblem(str(error), source, error.hint, names))
+        try:
+            with convert_failures(source):
+                yield
+        except DeclarationError as error:
+            if self.strict:
+                raise
+            self.report(DeclarationProblem.from_error(error, source, names))
+
+    def can_list(self, item: Primitive) -> bool:
+        """Return True if the list entry of a primitive can be built; otherwise report the failure.
+
+        Entries are built late, when the project is complete.
+        """
+        return self.try_build(lambda: item.wire, item.source, item.name) is not None
+
+    def try_build(self, build: Callable[[], T], source: str, name: str) -> T | None:
+        """Return the result of `build` for a list; None if it fails.
+
+        The failure is reported, even if this registry is strict.
+        """
+        try:
+            with convert_failures(source):
+                return build()
+        except DeclarationError as error:
+            self.report(DeclarationProblem.from_error(error, source, (name,) if name else ()))
+        return None
 
     def report(self, problem: DeclarationProblem) -> None:
-        """Record a problem for the system checks, and log it for processes that run no checks."""
+        """Record a problem for the system checks, and log it for processes that run no checks.
+
+        Problems with the same text are reported once, with all names.
+        """
+        for index, known in enumerate(self.problems):
+            if str(known) == str(problem):
+                self.problems[index] = known.merge(problem)
+                return
         self.problems.append(problem)
         logger.error("Declaration not served: %s", problem)
+        if problem.cause is not None:
+            logger.debug("Traceback of %s", problem.source, exc_info=problem.cause)
 
     def defer(self, register: Callable[[], None]) -> None:
         """Defer `register` until the project is complete.
@@ -217,6 +232,18 @@ class Registry:
             yield from collection
         yield from self.completers.values()
 
+    def refresh(self, item: Primitive) -> None:
+        """Discard the list entry of a primitive that has changed, and those of its copies."""
+        vars(item).pop("wire", None)
+        self.version += 1
+        for link in tuple(self.links):
+            link.refresh(item)
+
+    def iter_unlisted(self) -> "Iterator[Primitive]":
+        """Iterate over the primitives of toolsets that only providers serve."""
+        for toolset in self.toolsets:
+            yield from toolset._get_unlisted()
+
     def match(self, uri: str) -> tuple[ResourceTemplate, dict[str, Any]] | None:
         """Return the first template that matches `uri`, with its variables."""
         for template in self.templates.sorted():
@@ -249,11 +276,18 @@ class RegistryLink:
                 self._combined.remove_item(copied)
             return
         try:
-            copied = call_in_default_language(lambda: self._transform(item))
-            if self._combined.merge(copied):
-                self.copies[item] = copied
+            with convert_failures(item.source):
+                copied = call_in_default_language(lambda: self._transform(item))
+                if self._combined.merge(copied):
+                    self.copies[item] = copied
         except DeclarationError as problem:
             self._combined.report_conflict(str(problem), item.source)
+
+    def refresh(self, item: Primitive) -> None:
+        """Discard the list entry of the copy of an item."""
+        copied = self.copies.get(item)
+        if isinstance(copied, Primitive):
+            self._combined.refresh(copied)
 
 
 class CombinedRegistry(Registry):
@@ -369,9 +403,15 @@ def get_registry(alias: str) -> Registry:
 
 
 def collect_problems() -> list[DeclarationProblem]:
-    """Return all refused declarations, for the system checks."""
+    """Return all declarations that are not served, for the system checks.
+
+    The list entries of all primitives are built, because some failures are found only then.
+    """
     for registry in REGISTRIES.values():
         registry.run_deferred()
+        for item in [*registry.iter_all(), *registry.iter_unlisted()]:
+            if isinstance(item, Primitive):
+                registry.can_list(item)
     return [problem for registry in REGISTRIES.values() for problem in registry.problems] + MARKED_METHODS.problems()
 
 

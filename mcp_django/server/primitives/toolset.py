@@ -85,6 +85,13 @@ class Toolset:
         Raises DeclarationError if the toolset cannot be registered there.
         """
 
+    def _connect(self) -> None:
+        """Connect to the toolsets registered before; called when nothing can refuse this one any more."""
+
+    def _get_unlisted(self) -> Sequence[Primitive]:
+        """Return the primitives that no registry has, because a provider serves them."""
+        return ()
+
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Run around all calls of a process. Keep opened resources on `self`."""
@@ -149,7 +156,7 @@ def register(subject: Any = None, *, server: str = "default") -> Any:
     """
     if isinstance(subject, Toolset):
         registry = get_registry(server)
-        with collect_declaration_errors(registry, type(subject), subject.prefix):
+        with _collect_errors(registry, type(subject), subject.prefix):
             add_toolset(registry, subject)
         return subject
 
@@ -158,7 +165,7 @@ def register(subject: Any = None, *, server: str = "default") -> Any:
             raise DeclarationError(f"{describe_source(cls)}: register() requires a subclass of Toolset")
         registry = get_registry(server)
         model_name = "" if subject is None else subject._meta.model_name
-        with collect_declaration_errors(registry, cls, cls.prefix or model_name):
+        with _collect_errors(registry, cls, cls.prefix or model_name):
             add_toolset(registry, cls() if subject is None else cls.for_subject(subject))
         return cls
 
@@ -178,25 +185,27 @@ def add_toolset(registry: Registry, toolset: Toolset) -> None:
 
 
 def _add_now(registry: Registry, toolset: Toolset) -> None:
-    with collect_declaration_errors(registry, type(toolset), toolset.prefix):
+    with _collect_errors(registry, type(toolset), toolset.prefix):
         _check_access_attributes(type(toolset))
         toolset.attach(registry)
+        declarations = toolset.get_declarations()
+        toolset._connect()
         registry.toolsets.append(toolset)
-        for declare, source in toolset.get_declarations():
+        for declare, source in declarations:
             registry.add(declare, source, f"{toolset.prefix}{_get_own_name(source)}")
 
 
-@contextlib.contextmanager
-def collect_declaration_errors(registry: Registry, declared: type[Toolset], prefix: str) -> Iterator[None]:
-    """Record a DeclarationError as a problem of the registry, unless it is strict.
+def _collect_errors(
+    registry: Registry, declared: type[Toolset], prefix: str
+) -> contextlib.AbstractContextManager[None]:
+    """Return the context in which a failure refuses a whole toolset.
 
     `prefix` is the prefix of the names that the toolset would have.
     """
-    try:
-        yield
-    except DeclarationError as problem:
-        names = (f"{prefix.rstrip('_')}_*",) if prefix else tuple(_iter_marked_methods(declared))
-        registry.refuse(problem, describe_source(declared), names)
+    names: tuple[str, ...] = (f"{prefix.rstrip('_')}_*",) if prefix else ()
+    with contextlib.suppress(Exception):  # attributes of the class may fail; the report then lacks the names
+        names = names or tuple(_iter_marked_methods(declared))
+    return registry.collect_errors(describe_source(declared), names)
 
 
 def find_misspelt_attributes(cls: type[Toolset]) -> Iterator[tuple[str, str]]:
