@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_django.schema.host_rules import HostReaction, find_host_findings
+
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +22,25 @@ def test_over_stdio_it_says_nothing_but_messages_and_ends_with_its_client() -> N
     assert run.returncode == 0, run.stderr
     (answer,) = [json.loads(line) for line in run.stdout.splitlines()]
     assert answer["result"]["serverInfo"]["name"] == "fixtures"
+
+
+def test_no_host_refuses_its_tools() -> None:
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+    ]
+    sent = "".join(f"{json.dumps(message)}\n" for message in messages)
+    command = [sys.executable, "-m", "tests.conformance.server", "--stdio"]
+    run = subprocess.run(command, cwd=ROOT, input=sent, capture_output=True, text=True, timeout=60)
+    answers = {answer.get("id"): answer for answer in map(json.loads, run.stdout.splitlines())}
+    tools = answers[2]["result"]["tools"]
+    assert len(tools) > 30
+    refused = [
+        (one.tool, one.rule.name) for one in find_host_findings(tools) if one.rule.reaction is HostReaction.REFUSES
+    ]
+    # The suite wants this keyword.
+    assert refused == [("json_schema_2020_12_tool", "root-alternatives")]
 
 
 def test_make_runs_it_over_stdio_when_it_is_told_to() -> None:

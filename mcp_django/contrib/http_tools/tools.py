@@ -1,7 +1,7 @@
 """Tools of operations: their schemas, parameters and output, and annotations of HTTP methods."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from mcp_django.protocol.types import ToolAnnotations
@@ -15,6 +15,8 @@ Schema = dict[str, Any]
 DESCRIPTIVE_KEYWORDS = ("description", "title")
 HTTP_METHODS = ("get", "post", "put", "patch", "delete")
 """HTTP methods that become tools. HEAD, OPTIONS and TRACE would add nothing to a list of tools."""
+MAX_EXTRACTION_ROUNDS = 4
+"""Maximum rounds of removing invalid parts of a result."""
 
 
 class OperationOutput:
@@ -46,6 +48,37 @@ class OperationOutput:
             self._has_warned = True
             self.logger.warning(self.violation_message, self._name, self._checker.describe_problems(value, "key"))
         return False
+
+    def extract_valid(self, structured: Any) -> dict[str, Any] | None:
+        """Return the part of structured content that the schema allows; None if no part is valid.
+
+        Clients refuse a result as a whole if a part of it violates the schema. A member that is invalid in one item of
+        a list is removed from all of its items.
+        """
+        if self.is_valid(structured):
+            valid: dict[str, Any] = structured
+            return valid
+        for _ in range(MAX_EXTRACTION_ROUNDS):
+            paths = self._checker.find_failing_paths(structured)
+            for path in dict.fromkeys(tuple(step if isinstance(step, str) else 0 for step in path) for path in paths):
+                structured = _remove_path(structured, path)
+            if self._checker.is_valid(structured):
+                return dict(structured)
+        return {} if self._checker.is_valid({}) else None
+
+
+def _remove_path(value: Any, path: Sequence[str | int]) -> Any:
+    """Return a copy without the last named member of a path, in all items of the lists on the path."""
+    if not any(isinstance(step, str) for step in path):
+        return {}
+    if isinstance(value, list):
+        return [_remove_path(item, path[1:]) for item in value]
+    if not isinstance(value, dict) or path[0] not in value:
+        return value
+    name, *rest = path
+    if not any(isinstance(step, str) for step in rest):
+        return {key: inner for key, inner in value.items() if key != name}
+    return {**value, name: _remove_path(value[name], rest)}
 
 
 def build_operation_tool(

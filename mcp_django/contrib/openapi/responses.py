@@ -29,8 +29,6 @@ logger = logging.getLogger("mcp_django.providers")
 MAX_ERROR_CHARACTERS = 2000
 """Maximum characters of an error text of the server."""
 MAX_ERROR_LINES = 20
-MAX_EXTRACTION_ROUNDS = 4
-"""Maximum rounds of removing invalid parts; then the structured content is empty."""
 _HINTS = {
     401: "The credentials are missing or were rejected.",
     403: "This is not allowed.",
@@ -47,17 +45,9 @@ class OpenAPIToolOutput(OperationOutput):
     logger = logger
     violation_message = "%s returned a reply that violates its document: %s"
 
-    def extract_valid(self, value: Any) -> dict[str, Any]:
+    def extract_reply(self, value: Any) -> dict[str, Any]:
         """Return the part of a reply that the schema allows, under "result" if wrapped."""
-        result: Any = {"result": value} if self.is_wrapped else value
-        if self.is_valid(result):
-            valid: dict[str, Any] = result
-            return valid
-        for _ in range(MAX_EXTRACTION_ROUNDS):
-            result = _remove_paths(result, self._checker.find_failing_paths(result))
-            if self._checker.is_valid(result):
-                return dict(result)
-        return {}
+        return self.extract_valid({"result": value} if self.is_wrapped else value) or {}
 
 
 def build_output(operation: OpenAPIOperation, references: References, label: str) -> OpenAPIToolOutput | None:
@@ -121,7 +111,7 @@ def build_tool_result(reply: OperationReply, output: OpenAPIToolOutput | None) -
             value = None
         else:
             text = TextContent(reply.body.decode())
-            return ToolResult(text, structured=None if output is None else output.extract_valid(value), meta=reply.meta)
+            return ToolResult(text, structured=None if output is None else output.extract_reply(value), meta=reply.meta)
     if media_type is not None and media_type.startswith("image/") and media_type != "image/svg+xml":
         return ToolResult(ImageContent(reply.body, media_type), meta=reply.meta)
     if media_type is not None and media_type.startswith("audio/"):
@@ -185,23 +175,3 @@ def _shorten(text: str) -> str:
     lines = [line.rstrip() for line in clean_text(text).strip().splitlines() if line.strip()]
     text = "\n".join([*lines[:MAX_ERROR_LINES], "…"] if len(lines) > MAX_ERROR_LINES else lines)
     return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[: MAX_ERROR_CHARACTERS - 1]}…"
-
-
-def _remove_paths(value: Any, paths: list[tuple[str | int, ...]]) -> Any:
-    """Return a copy without these paths; a path into a list removes the list."""
-    for place in paths:
-        names = []
-        for step in place:
-            if not isinstance(step, str):
-                break
-            names.append(step)
-        value = _remove_path(value, names)
-    return value if isinstance(value, dict) else {}
-
-
-def _remove_path(value: Any, names: list[str]) -> Any:
-    if not names or not isinstance(value, dict) or names[0] not in value:
-        return value if names and isinstance(value, dict) else {}
-    if len(names) == 1:
-        return {key: inner for key, inner in value.items() if key != names[0]}
-    return {**value, names[0]: _remove_path(value[names[0]], names[1:])}

@@ -48,19 +48,19 @@ ANY_OBJECT_SCHEMA: Schema = {"type": "object"}
 
 
 class ViewToolOutput(OperationOutput):
-    """Structured result of a tool: the unchanged response of the view.
+    """Structured result of a tool: the response of the view, without the parts that violate the schema.
 
-    It is wrapped in "result" already if necessary.
+    It is wrapped in "result" already if necessary. The text has the whole response.
     """
 
     logger = logger
     violation_message = "Response violates the output schema, see outputs=: %s: %s"
 
     def to_structured(self, value: Any) -> Any:
-        """Return the response, even if it violates the schema."""
+        """Return the valid part of the response, or the whole one without a valid part."""
         found = super().to_structured(value)
-        self.is_valid(found)
-        return found
+        valid = self.extract_valid(found)
+        return found if valid is None else valid
 
 
 class CompiledPlan:

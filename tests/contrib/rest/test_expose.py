@@ -1,5 +1,6 @@
 """What `expose` takes, refuses and makes: actions, names, options, what a list shows."""
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -280,7 +281,8 @@ async def test_outputs_are_told_where_the_serializer_does_not(caplog: pytest.Log
     server = served(views.ByQuery, outputs={"get": schema})
     assert (await entry(server, "by_query"))["outputSchema"] == schema
     result = await PipelineClient(server).call("by_query")
-    assert result["structuredContent"] == {"version": "1", "user": True}, "the view's answer is the truth"
+    assert result["structuredContent"] == {"user": True}, "clients refuse a result that violates its schema"
+    assert json.loads(result["content"][0]["text"]) == {"version": "1", "user": True}, "the view's answer is the truth"
     await PipelineClient(server).call("by_query")
     assert [record.message.count("version") for record in caplog.records if record.name == "mcp_django.rest"] == [1]
 
