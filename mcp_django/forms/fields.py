@@ -5,7 +5,8 @@ clients cannot show, or must not request, raise DeclarationError.
 """
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from django import forms
@@ -14,6 +15,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
 from django.utils.html import strip_tags
 
+from mcp_django.forms.choices import list_choices
 from mcp_django.schema import Choice, DeclarationError
 from mcp_django.server.context.conversation import InputUnavailable
 
@@ -107,13 +109,14 @@ def has_property_type(value: Any, schema: dict[str, Any]) -> bool:
 
 def _build_choice_property(field: forms.ChoiceField, texts: dict[str, Any], where: str) -> FormProperty | None:
     is_multiple = isinstance(field, forms.MultipleChoiceField | forms.ModelMultipleChoiceField)
-    titles: dict[str, str] = {}
-    for value, title in _flatten_choices(field.choices):
-        titles[value] = title
-        if len(titles) > MAX_CHOICES:
-            raise DeclarationError(
-                f"{where} offers more than {MAX_CHOICES} choices; narrow down its queryset, or use a text field"
-            )
+    # Choices of a queryset are read as far as needed. One of them may be the empty choice.
+    declared: Any = field.choices
+    offered = list_choices(itertools.islice(declared, MAX_CHOICES + 2), str)
+    titles = {choice.value: choice.label for choice in offered if choice.value}
+    if len(titles) > MAX_CHOICES:
+        raise DeclarationError(
+            f"{where} offers more than {MAX_CHOICES} choices; narrow down its queryset, or use a text field"
+        )
 
     if not titles:
         if field.required:
@@ -128,18 +131,6 @@ def _build_choice_property(field: forms.ChoiceField, texts: dict[str, Any], wher
     else:
         schema, _ = choice.build_single_field(texts, None)
     return FormProperty(schema, _identity)
-
-
-def _flatten_choices(choices: Any, group: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the choices as value and title.
-
-    Choices of groups are included, the empty choice is left out.
-    """
-    for value, title in choices:
-        if isinstance(title, list | tuple):
-            yield from _flatten_choices(title, f"{value}: ")
-        elif value is not None and str(value) != "":
-            yield str(value), f"{group}{title}"
 
 
 def _list_option_values(schema: dict[str, Any]) -> list[str]:

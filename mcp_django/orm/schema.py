@@ -9,6 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from mcp_django.forms.choices import (
+    ValueChoice,
+    build_choice_schema,
+    describe_choices,
+    join_sentences,
+    list_choices,
+)
 from mcp_django.orm.arguments import describe_argument, describe_filters, is_described
 from mcp_django.orm.codecs.parsing import MAX_TEXT_CHARACTERS
 from mcp_django.orm.declaration.base import BaseModelToolset
@@ -181,23 +188,23 @@ def describe_field(item: ExposedField) -> Schema:
     if item.computed is not None:
         return {"description": item.computed.description} if item.computed.description else {}
 
-    field = item.model_field
-    texts = [str(getattr(field, "help_text", "") or "")]
-    if "description" in item.codec.schema and not item.is_relation:
-        texts.append(str(item.codec.schema["description"]))
-
-    choices = list(getattr(field, "flatchoices", None) or ())
-    if choices:
-        choice_text = "; ".join(
-            f"{item.codec.serialize(value)}: {label}" for value, label in choices[:MAX_LISTED_CHOICES]
-        )
-        texts.append(
-            f"{choice_text}; and {len(choices) - MAX_LISTED_CHOICES} more"
-            if len(choices) > MAX_LISTED_CHOICES
-            else choice_text
-        )
-    text = ". ".join(part.strip().rstrip(".") for part in texts if part.strip())
+    field, codec = item.model_field, item.codec
+    choices = list_column_choices(item)
+    choice_text = describe_choices(choices[:MAX_LISTED_CHOICES])
+    if choice_text and len(choices) > MAX_LISTED_CHOICES:
+        choice_text = f"{choice_text}; and {len(choices) - MAX_LISTED_CHOICES} more"
+    text = join_sentences(
+        str(getattr(field, "help_text", "") or ""),
+        "" if item.is_relation else str(codec.schema.get("description", "")),
+        choice_text,
+    )
     return {"description": text} if text else {}
+
+
+def list_column_choices(item: ExposedField) -> list[ValueChoice]:
+    """Return the choices of a column, with its values as rows show them."""
+    declared = None if item.is_relation else getattr(item.model_field, "choices", None)
+    return list_choices(declared or (), item.codec.serialize)
 
 
 def filters_schema(toolset: BaseModelToolset) -> Schema:
@@ -222,10 +229,9 @@ def filters_schema(toolset: BaseModelToolset) -> Schema:
 
 def _comparison_schema(item: ExposedField) -> Schema:
     """Return the schema of a value that a field is compared with for equality."""
-    choices = [] if item.is_relation else list(getattr(item.model_field, "flatchoices", None) or ())
-    values = [item.codec.serialize(value) for value, _ in choices if value is not None]
-    if 0 < len(values) <= MAX_LISTED_CHOICES:
-        return {"enum": values}
+    choices = [choice for choice in list_column_choices(item) if choice.value is not None]
+    if 0 < len(choices) <= MAX_LISTED_CHOICES:
+        return {key: rule for key, rule in build_choice_schema(choices).items() if key != "description"}
     return value_schema(item) if item.codec.filter_schema is None else dict(item.codec.filter_schema)
 
 

@@ -44,7 +44,7 @@ def test_a_new_row_has_the_writable_fields_with_defaults_and_suggestions() -> No
     )
     assert (fields["name"]["required"], fields["name"]["suggested"], fields["name"]["value"]) == (True, "Tea", None)
     assert (fields["stock"]["value"], fields["status"]["value"]) == (0, "active")
-    assert fields["status"]["schema"]["oneOf"][0] == {"const": "draft", "title": "Draft"}
+    assert fields["status"]["choices"][0] == {"value": "draft", "label": "Draft"}
     assert Product.objects.count() == 0
 
 

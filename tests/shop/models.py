@@ -1,10 +1,12 @@
 """The models of the shop: products and orders are for everybody's eyes in most tests, suppliers for nobody's."""
 
 import uuid
+from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
 from django.db import models
+from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 
@@ -123,3 +125,33 @@ class Line(models.Model):
 
     def __str__(self) -> str:
         return f"{self.quantity} x {self.product_id}"
+
+
+class Parcel(models.Model):
+    """A box on its way: its columns have choices of all kinds, and defaults that the database makes."""
+
+    class Mood(models.TextChoices):
+        CALM = "calm", _("Calm")
+        WILD = "wild", _("Wild")
+
+        __empty__ = _("Unknown")
+
+    label = models.CharField(max_length=40, unique=True)
+    weight = models.PositiveIntegerField()
+    mood = models.CharField(max_length=10, choices=Mood.choices, null=True, blank=True)  # noqa: DJ001
+    grade = models.IntegerField(
+        choices=[("Good", [(1, "First"), (2, "Second")]), ("Odd", [(1, "Odd first"), (3, "Third")])], default=1
+    )
+    wrap = models.CharField(max_length=10, choices=[("", "Bare"), ("box", "In a box")], blank=True)
+    fee = models.DecimalField(
+        max_digits=4,
+        decimal_places=2,
+        choices=[(Decimal("0.50"), "Half"), (Decimal("1.00"), "One")],
+        default=Decimal(1),
+    )
+    state = models.CharField(max_length=10, db_default="new")
+    rank = models.IntegerField(db_default=7, unique=True)
+    made = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return self.label

@@ -6,28 +6,28 @@ may be given as a number. An optional text may be given as null. A choice lists 
 Files are not writable. A storage is not transactional, so a dry run or a rejected form could not undo an upload.
 """
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from django import forms
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import models
 from django.forms.models import ModelChoiceField, modelform_factory
+from django.utils.choices import CallableChoiceIterator
+from django.utils.html import strip_tags
 
+from mcp_django.forms.choices import ValueChoice, build_choice_schema, join_sentences, list_choices
 from mcp_django.forms.fields import build_property
+from mcp_django.orm.codecs import Codec, get_codec
 from mcp_django.orm.declaration.exposed_fields import ExposedField
-from mcp_django.schema import DeclarationError
+from mcp_django.orm.declaration.relation_fields import build_relation_field
+from mcp_django.schema import DeclarationError, convert_failures, make_nullable
 
 if TYPE_CHECKING:
     from mcp_django.orm.declaration.base import BaseModelToolset
-
-from collections.abc import Callable, Mapping
-
-from django.utils.html import strip_tags
-
-from mcp_django.orm.codecs import Codec, get_codec
-from mcp_django.orm.declaration.relation_fields import build_relation_field
-from mcp_django.schema import convert_failures, make_nullable
 
 FormClass: TypeAlias = "type[forms.ModelForm[Any]]"
 MAX_NAMED_CHOICES = 200
@@ -39,6 +39,8 @@ KEY_DESCRIPTION = "A primary key"
 
 It does not name the other model, which may be hidden from the caller.
 """
+DATABASE_DEFAULT_DESCRIPTION = "In a new row, the database sets it if it is omitted"
+"""Description of a column with `db_default`."""
 
 
 class WritableValue(NamedTuple):
@@ -53,6 +55,8 @@ class WritableValue(NamedTuple):
     is_required: bool
     """True if new rows require the value."""
     label: str
+    choices: tuple[ValueChoice, ...] = ()
+    """Values that the schema lists, with labels."""
 
 
 def build_writable_value(item: ExposedField, field: forms.Field) -> WritableValue | None:
@@ -64,18 +68,40 @@ def build_writable_value(item: ExposedField, field: forms.Field) -> WritableValu
     if isinstance(model_field, models.FileField) or isinstance(field, forms.FileField):
         return None
     codec = item.codec
-    schema, read = _build_to_many_value(codec) if item.is_to_many else _build_single_value(model_field, codec)
+    choices = [] if item.is_relation else _list_accepted_choices(model_field, field, codec)
+    if item.is_to_many:
+        schema, read = _build_to_many_value(codec)
+    elif choices:
+        schema, read = _build_choice_value(choices, field)
+    else:
+        schema, read = _build_single_value(model_field, codec)
 
     label = str(field.label or item.name)
-    if text := strip_tags(str(field.help_text or "")).strip():
-        schema = {**schema, "description": " ".join(filter(None, [text, str(schema.get("description", ""))]))}
-    elif item.is_relation and not item.is_to_many:
-        schema = {**schema, "description": KEY_DESCRIPTION}
+    is_filled_by_database = model_field.has_db_default()
+    text = join_sentences(
+        strip_tags(str(field.help_text or "")) or (KEY_DESCRIPTION if item.is_relation and not item.is_to_many else ""),
+        str(schema.get("description", "")),
+        DATABASE_DEFAULT_DESCRIPTION if is_filled_by_database else "",
+    )
+    if text:
+        schema = {**schema, "description": text}
+    if _accepts_null(item, field):
+        schema = make_nullable(schema)
+    has_default = model_field.has_default() or is_filled_by_database or field.initial is not None
+    return WritableValue({"title": label, **schema}, read, field.required and not has_default, label, tuple(choices))
 
-    if model_field.null or not field.required:
-        schema = _allow_null(schema)
-    required = field.required and not model_field.has_default() and field.initial is None
-    return WritableValue({"title": label, **schema}, read, required, label)
+
+def _accepts_null(item: ExposedField, field: forms.Field) -> bool:
+    """Return True if null empties the column: it becomes NULL, an empty text or an empty list."""
+    if field.required or isinstance(field, forms.BooleanField):
+        return False
+    if item.is_to_many or item.model_field.null:
+        return True
+    try:
+        value = field.clean(None)
+    except (AttributeError, TypeError, ValueError, ValidationError):
+        return False
+    return value is not None and (value != "" or bool(item.model_field.empty_strings_allowed))
 
 
 def _build_to_many_value(codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
@@ -91,39 +117,69 @@ def _build_to_many_value(codec: Codec) -> tuple[dict[str, Any], Callable[[Any], 
 def _build_single_value(field: Any, codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     if field.is_relation:
         return {**codec.schema}, codec.decode
-    if field.choices:
-        sources = {codec.serialize(value): value for value, _ in field.flatchoices}
-        return _build_choice_schema(field, codec), lambda value: sources.get(value, value)
-
     if codec.kind == "list" and isinstance(getattr(field, "base_field", None), models.Field):
         return _build_list_value(field)
     return dict(codec.schema if codec.form_schema is None else codec.form_schema), codec.to_form or _identity
 
 
-def _build_choice_schema(field: Any, codec: Codec) -> dict[str, Any]:
-    options = [(codec.serialize(value), str(title)) for value, title in field.flatchoices]
-    if field.blank and field.empty_strings_allowed and codec.kind == "text" and "" not in dict(options):
-        options.append(("", "none"))
-    if len(options) > MAX_NAMED_CHOICES:
-        return {key: value for key, value in codec.schema.items() if key != "description"}
-    return {"oneOf": [{"const": value, "title": title} for value, title in options]}
+def _list_accepted_choices(model_field: Any, field: forms.Field, codec: Codec) -> list[ValueChoice]:
+    """Return the choices of a column that its form field accepts, if a schema can list them.
+
+    A callable that a form declares is not called, because it may depend on the caller.
+    """
+    is_choice = isinstance(field, forms.ChoiceField) and not isinstance(field, forms.FilePathField)
+    has_callable = isinstance(getattr(field, "choices", None), CallableChoiceIterator)
+    declared = field.choices if is_choice and not has_callable else model_field.choices  # type: ignore[attr-defined]
+    found = list_choices(declared or (), partial(_serialize_choice, codec))
+    choices = [choice for choice in found if choice.value not in (None, "")]
+    if not choices or len(choices) > MAX_NAMED_CHOICES:
+        return []
+
+    if is_choice and model_field.choices:
+        known_values = {choice.value for choice in list_choices(model_field.choices, partial(_serialize_choice, codec))}
+        choices = [
+            choice
+            for choice in choices
+            if choice.value in known_values and field.valid_value(choice.source)  # type: ignore[attr-defined]
+        ]
+    if not field.required and model_field.empty_strings_allowed and not isinstance(field, forms.MultipleChoiceField):
+        choices.append(next((choice for choice in found if choice.value == ""), ValueChoice("", "", "")))
+    return choices
+
+
+def _serialize_choice(codec: Codec, value: Any) -> Any:
+    is_plain = isinstance(value, str | bool | float | Enum) or (isinstance(value, int) and codec.kind != "integer")
+    return value if is_plain else codec.serialize(value)
+
+
+def _build_choice_value(
+    choices: Sequence[ValueChoice], field: forms.Field
+) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    schema = build_choice_schema(choices)
+    sources = {choice.value: choice.source for choice in choices}
+    if not isinstance(field, forms.MultipleChoiceField):
+        return schema, lambda value: sources.get(value, value)
+    text = {"description": schema.pop("description")} if "description" in schema else {}
+    return (
+        {"type": "array", "items": schema, "maxItems": len(choices), **text},
+        lambda values: [sources.get(value, value) for value in values],
+    )
 
 
 def _build_list_value(field: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
-    schema, read = _build_single_value(field.base_field, get_codec(field.base_field))
+    base_field = field.base_field
+    schema, read = _build_single_value(base_field, get_codec(base_field))
+    if base_field.choices:
+        item_choices = _list_accepted_choices(base_field, base_field.formfield(), get_codec(base_field))
+        if item_choices:
+            schema, read = _build_choice_value(item_choices, forms.Field())
     size_limit = {"maxItems": field.size} if field.size else {}
-    if field.base_field.null:
+    if base_field.null:
         schema = make_nullable(schema)
     return (
         {"type": "array", "items": schema, **size_limit},
         lambda values: [None if value is None else read(value) for value in values],
     )
-
-
-def _allow_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    if "oneOf" in schema:
-        return {**schema, "oneOf": [*schema["oneOf"], {"const": None, "title": "none"}]}
-    return make_nullable(schema)
 
 
 def _identity(value: Any) -> Any:
@@ -238,7 +294,15 @@ def _build_form_only_value(
     described = build_property(field, label, where)
     if described is None:
         raise DeclarationError(f"{where} has no choices")
-    return WritableValue(described.schema, described.to_python, field.required and field.initial is None, label)
+    required = field.required and field.initial is None
+    if not isinstance(field, forms.ChoiceField):
+        return WritableValue(described.schema, described.to_python, required, label)
+
+    choices = [choice for choice in list_choices(cast(Any, field.choices), str) if choice.value]
+    schema, read = _build_choice_value(choices, field)
+    text = join_sentences(str(described.schema.get("description", "")), str(schema.get("description", "")))
+    schema = {"title": label, **schema, **({"description": text} if text else {})}
+    return WritableValue(schema, read, required, label, tuple(choices))
 
 
 def _make_lenient(form: FormClass) -> FormClass:

@@ -12,7 +12,7 @@ from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.queries.pagination import get_default_order
 from mcp_django.orm.queries.visibility import VisibilityScope
-from mcp_django.orm.schema import Schema, object_schema
+from mcp_django.orm.schema import Schema, list_column_choices, object_schema
 from mcp_django.orm.tools.base import can_use_tool
 from mcp_django.orm.writes.schema import describe_inlines
 from mcp_django.server.composition.mounting import get_client_name
@@ -75,10 +75,8 @@ def _describe_field(scope: VisibilityScope, item: ExposedField) -> Schema:
 
     if text := str(getattr(field, "help_text", "") or ""):
         description["description"] = text
-    if choices := getattr(field, "flatchoices", None):
-        description["choices"] = [
-            {"value": item.codec.serialize(value), "label": str(label)} for value, label in choices
-        ]
+    if choices := list_column_choices(item):
+        description["choices"] = [{"value": choice.value, "label": choice.label} for choice in choices]
     if item.is_relation and item.target is not None and scope.can_view(item.target):
         description["refers_to"] = item.target.model._meta.label
     return description

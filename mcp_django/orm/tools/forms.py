@@ -112,6 +112,8 @@ def _describe_field(
         "schema": {key: rule for key, rule in value.schema.items() if key != "title"},
         "value": _get_key(row.get(name)),
     }
+    if value.choices:
+        described["choices"] = [{"value": choice.value, "label": choice.label} for choice in value.choices]
     if isinstance(row.get(name), dict) and "label" in row[name]:
         described["label"] = row[name]["label"]
     if name in suggested:

@@ -87,10 +87,12 @@ class BoundWriteForm:
     def _set_omitted_value(self, name: str, field: forms.Field, data: dict[str, Any]) -> None:
         """Set a field that the client omitted.
 
-        An existing row keeps its value. A new row gets the initial value of an empty form.
+        An existing row keeps its value. A new row gets the initial value of an empty form, or that of the database.
         """
-        is_form_only = name in self.writable_form.values and name not in self.writable_form.fields
-        if not is_form_only and not self.form.instance._state.adding:
+        item = self.writable_form.fields.get(name)
+        is_form_only = name in self.writable_form.values and item is None
+        is_filled_by_database = item is not None and item.model_field.has_db_default() and field.initial is None
+        if not is_form_only and (is_filled_by_database or not self.form.instance._state.adding):
             self._preserve_value(name, field)
             return
 

@@ -8,13 +8,13 @@
   const MAX_SUGGESTIONS = 10;
   let number = 0;
 
-  /* Return the types, the choices and the format of a schema, which may permit null. */
-  const readSchema = (schema) => {
+  /* Return the types, the choices and the format of a field, whose schema may permit null. */
+  const readSchema = ({ schema, choices }) => {
     const branches = schema.anyOf || [schema];
     const types = new Set(branches.flatMap((branch) => branch.type || []));
     const merged = Object.assign({}, ...branches.filter((branch) => branch.type !== "null"), schema);
-    const choices = schema.oneOf ? schema.oneOf.map((one) => [one.const, one.title ?? String(one.const)]) : null;
-    return { types, choices, merged, isNullable: types.has("null") || Boolean(choices?.some(([value]) => value === null)) };
+    const titled = choices ? choices.map(({ value, label }) => [value, label || String(value) || "–"]) : null;
+    return { types, choices: titled, merged, isNullable: types.has("null") };
   };
 
   const toLocal = (value) => {
@@ -53,7 +53,7 @@
   };
 
   const makeControl = (field) => {
-    const { types, choices, merged, isNullable } = readSchema(field.schema);
+    const { types, choices, merged, isNullable } = readSchema(field);
     const id = `field-${++number}`;
     const given = "suggested" in field ? field.suggested : field.value;
     const shown = given === null || given === undefined ? "" : given;
@@ -63,13 +63,20 @@
     if (types.has("boolean") && !isNullable) {
       input = make("input", { type: "checkbox", checked: given === true });
       getValue = () => input.checked;
+    } else if (choices && types.has("array")) {
+      const chosen = Array.isArray(given) ? given : [];
+      input = make("select", { multiple: true });
+      choices.forEach(([value, text], place) =>
+        input.append(make("option", { value: String(place), textContent: text, selected: chosen.includes(value) })),
+      );
+      getValue = () => Array.from(input.selectedOptions, (option) => choices[Number(option.value)][0]);
     } else if (choices || types.has("boolean")) {
-      const all = choices || [[true, translate("Yes")], [false, translate("No")]];
-      const titled = all.filter(([value]) => value !== null);
+      const listed = choices || [[true, translate("Yes")], [false, translate("No")]];
+      const all = listed.filter(([value]) => value !== "" || !isNullable);
       input = make("select");
       if (isNullable || given === null || given === undefined) input.append(make("option", { value: "", textContent: "–" }));
-      titled.forEach(([value, text], place) => input.append(make("option", { value: String(place), textContent: text, selected: value === given })));
-      getValue = () => (input.value === "" ? null : titled[Number(input.value)][0]);
+      all.forEach(([value, text], place) => input.append(make("option", { value: String(place), textContent: text, selected: value === given })));
+      getValue = () => (input.value === "" ? null : all[Number(input.value)][0]);
     } else if (types.has("array")) {
       input = make("input", { type: "text", value: Array.isArray(given) ? given.join(", ") : "" });
       const isNumber = merged.items?.type === "integer";
