@@ -41,6 +41,7 @@ W010  a toolset that requires a permission which Django does not create
 W011  a declaration that requires a permission which no installed app defines
 W012  an attribute of a toolset that is a misspelt option or hook
 W013  a declaration that reads rows, while the database does not have them
+W014  a required column that new rows of a toolset lack
 W020  DEBUG is on, and relaxes security (with --deploy)
 W021  an origin without encryption (with --deploy)
 W022  any Host is accepted (with --deploy)

@@ -15,6 +15,7 @@ from mcp_django.checks.installation import register_check
 from mcp_django.conf.project import databases
 from mcp_django.orm import ModelToolset
 from mcp_django.orm.declaration.exposed_fields import find_relation, is_to_many
+from mcp_django.orm.declaration.required_columns import find_unfilled_columns
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.toolset import find_misspelt_attributes
@@ -82,8 +83,26 @@ def _check_toolset(toolset: ModelToolset) -> Iterator[CheckMessage]:
             id="mcp_django.W009",
         )
 
+    yield from _check_new_rows(toolset)
     yield from _check_database_and_relations(toolset)
     yield from _check_permissions(toolset)
+
+
+def _check_new_rows(toolset: ModelToolset) -> Iterator[CheckMessage]:
+    """Yield a warning for each required column of new rows that clients cannot write.
+
+    Inlines add rows with the writing tools of their parent.
+    """
+    inlines = toolset.inline_toolsets if {"create", "update"} & {*toolset.tools} else ()
+    for owner in (*([toolset] if "create" in toolset.tools else []), *inlines):
+        if names := find_unfilled_columns(owner):
+            columns = f"column {names[0]!r}" if len(names) == 1 else f"columns {', '.join(map(repr, names))}"
+            yield Warning(
+                f"{owner.source}: new rows lack the required {columns}, so the database refuses them.",
+                hint="Name it in fields so that clients can write it, set it in save_model, or give the column a "
+                "default.",
+                id="mcp_django.W014",
+            )
 
 
 def _check_database_and_relations(toolset: ModelToolset) -> Iterator[CheckMessage]:

@@ -12,7 +12,7 @@ _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 class ValueChoice(NamedTuple):
-    """One value to choose."""
+    """Value of a choice, with its label."""
 
     value: Any
     """Value as clients write it: a text, a number or a boolean; None for null."""

@@ -9,10 +9,11 @@ from django.contrib.auth.models import User
 from django.core.checks import CheckMessage, run_checks
 from django.test import override_settings
 
-from mcp_django import ModelToolset, action, checks, register, tool
+from mcp_django import ModelInline, ModelToolset, action, checks, register, tool
 from mcp_django.checks import authentication, declarations, permissions
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.decorators import register_completer, register_tool
+from tests.shop.models import Line, Order, Parcel
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 pytestmark = pytest.mark.django_db  # since Django 6.1 a check of JSONField asks the database for its features
@@ -311,6 +312,45 @@ def test_a_path_to_a_model_that_is_not_served_is_reported() -> None:
     [message] = declared(Members)
     assert message.id == "mcp_django.W009"
     assert "'groups__name' is left out" in message.msg
+
+
+def test_a_required_column_that_new_rows_lack_is_reported() -> None:
+    class Boxes(ModelToolset):
+        fields = ["label"]
+        tools = ["create"]
+
+    class SavedBoxes(Boxes):
+        def save_model(self, ctx: Any, obj: Any, form: Any, change: bool) -> None:
+            obj.weight = 1
+            super().save_model(ctx, obj, form, change)
+
+    class WeighedBoxes(Boxes):
+        fields = ["label", "weight"]
+
+    class ReadOnlyBoxes(WeighedBoxes):
+        readonly_fields = ["weight"]
+
+    for toolset, names in ((Boxes, ["'weight'"]), (ReadOnlyBoxes, ["'weight'"]), (SavedBoxes, []), (WeighedBoxes, [])):
+        registry.REGISTRIES["default"] = registry.Registry("default", strict=False)
+        register(Parcel)(toolset)
+        found = messages("mcp_django.W014")
+        assert [re.findall(r"column ('\w+')", message.msg)[0] for message in found] == names
+
+
+def test_a_required_column_that_rows_of_an_inline_lack_is_reported() -> None:
+    class LineInline(ModelInline):
+        model = Line
+        fields = ["quantity"]
+
+    class Orders(ModelToolset):
+        fields = ["reference"]
+        tools = ["update"]
+        inlines = [LineInline]
+
+    register(Order)(Orders)
+    [message] = messages("mcp_django.W014")
+    assert "'product'" in message.msg
+    assert "LineInline" in message.msg
 
 
 @override_settings(MCP={"AUTH": "token"})

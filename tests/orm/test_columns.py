@@ -2,14 +2,14 @@
 
 import datetime as dt
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from asgiref.sync import async_to_sync
 from django import forms
 
 from mcp_django import ModelToolset
-from tests.orm.writing import as_user, get_error, get_result, user
+from tests.orm.writing import as_user, get_error, get_field_errors, get_result, user
 from tests.server.client import PipelineClient
 from tests.shop.models import Parcel
 
@@ -150,3 +150,130 @@ def test_an_update_keeps_the_values_that_the_database_made() -> None:
     parcel = Parcel.objects.create(label="a", weight=1, state="old", rank=9)
     result = get_result(client, "parcel_update", pk=parcel.pk, values={"weight": 2})
     assert (result["changed"], result["item"]["state"], result["item"]["rank"]) == (["weight"], "old", 9)
+
+
+class TwoPartsWidget(forms.MultiWidget):
+    def __init__(self) -> None:
+        super().__init__([forms.NumberInput(), forms.TextInput()])
+
+    def decompress(self, value: Any) -> list[Any]:
+        return [None, None] if value is None else [value.amount, value.unit]
+
+
+class Measure(NamedTuple):
+    amount: int
+    unit: str
+
+
+class MeasureField(forms.MultiValueField):
+    widget = TwoPartsWidget
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__([forms.IntegerField(), forms.ChoiceField(choices=[("g", "Gram"), ("t", "Ton")])], **given)
+
+    def compress(self, data_list: Any) -> Measure | None:
+        return Measure(*data_list) if data_list else None
+
+
+class MeasureAttribute:
+    """The attribute of a column of two values, such as an amount and its unit."""
+
+    def __get__(self, row: Any, owner: Any = None) -> Any:
+        if row is None:
+            return self
+        amount = vars(row)["weight"]
+        return amount if amount is None else Measure(amount, vars(row)["state"])
+
+    def __set__(self, row: Any, value: Any) -> None:
+        if isinstance(value, Measure):
+            vars(row).update(weight=value.amount, state=value.unit)
+        elif isinstance(value, int) and value > 1000:
+            raise ValueError("too heavy")
+        else:
+            vars(row)["weight"] = value
+
+
+@pytest.fixture
+def measured_parcels(monkeypatch: pytest.MonkeyPatch) -> PipelineClient:
+    class MeasuredForm(forms.ModelForm):  # type: ignore[type-arg]
+        weight = MeasureField()
+        due = forms.SplitDateTimeField(required=False)
+
+        class Meta:
+            model = Parcel
+            fields = ("label", "weight", "due")
+
+    class Measured(Parcels):
+        form = MeasuredForm
+        app = False
+
+        def save_model(self, ctx: Any, obj: Any, form: Any, change: bool) -> None:
+            obj.label = f"{obj.label} {form.cleaned_data['due']:%d.%m.%Y}" if form.cleaned_data["due"] else obj.label
+            super().save_model(ctx, obj, form, change)
+
+    monkeypatch.setattr(Parcel, "weight", MeasureAttribute())
+    monkeypatch.setattr(Parcel._meta.get_field("weight"), "clean", lambda value, row: value)
+    monkeypatch.setattr(
+        Parcel._meta.get_field("weight"), "get_db_prep_save", lambda value, connection: getattr(value, "amount", value)
+    )
+    return as_user(user(), Measured)
+
+
+def test_a_value_of_several_parts_is_written_as_one_value_or_as_its_parts(measured_parcels: PipelineClient) -> None:
+    client = measured_parcels
+    parcel = Parcel.objects.create(label="a", weight=1, state="t")
+    assert get_result(client, "parcel_update", pk=parcel.pk, values={"weight": 5})["item"]["weight"] == 5
+    assert Parcel.objects.filter(weight=5, state="t").exists()
+    get_result(client, "parcel_update", pk=parcel.pk, values={"weight": [7, "g"]})
+    assert Parcel.objects.filter(weight=7, state="g").exists()
+
+
+def test_problems_of_the_parts_are_errors_of_their_field(measured_parcels: PipelineClient) -> None:
+    client = measured_parcels
+    parcel = Parcel.objects.create(label="a", weight=1, state="t")
+    for value, text in (([7, "x"], "Select a valid choice"), (2000, "too heavy")):
+        told = get_field_errors(client, "parcel_update", pk=parcel.pk, values={"weight": value})
+        assert text in told["weight"][0]
+
+
+def test_a_field_of_two_parts_that_only_the_form_has_is_written(measured_parcels: PipelineClient) -> None:
+    parcel = Parcel.objects.create(label="a", weight=1, state="t")
+    values = {"due": "2026-01-31T12:00:00Z"}
+    item = get_result(measured_parcels, "parcel_update", pk=parcel.pk, values=values)["item"]
+    assert item["label"] == "a 31.01.2026"
+
+
+def test_values_that_the_database_rejects_are_errors_of_their_shown_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hasty(Parcels):
+        def save_model(self, ctx: Any, obj: Any, form: Any, change: bool) -> None:
+            if obj.label == "no weight":
+                obj.weight = None
+            super().save_model(ctx, obj, form, change)
+
+    client = as_user(user(), Hasty)
+    get_result(client, "parcel_create", values={"label": "a", "weight": 1})
+    told = get_field_errors(client, "parcel_create", values={"label": "b", "weight": 1})
+    assert told == {"rank": ["Parcel with this Rank already exists."]}
+    told = get_field_errors(client, "parcel_create", values={"label": "no weight", "weight": 1, "rank": 8})
+    assert told == {"weight": ["This field cannot be null."]}
+
+
+def test_columns_that_are_not_shown_are_never_named(caplog: pytest.LogCaptureFixture) -> None:
+    class Labels(ModelToolset):
+        model = Parcel
+        fields = ("label",)
+        tools = ("create",)
+
+    text = get_error(as_user(user(), Labels), "parcel_create", values={"label": "a"})
+    assert "a column that clients cannot write requires a value" in text
+    assert "weight" not in text
+    assert "shop_parcel.weight" in caplog.text
+
+    class Heavy(Labels):
+        fields = ("label", "weight")
+
+    client = as_user(user("tim"), Heavy)
+    get_result(client, "parcel_create", values={"label": "a", "weight": 1})
+    text = get_error(client, "parcel_create", values={"label": "b", "weight": 1})
+    assert "a value conflicts with another row" in text
+    assert "rank" not in text

@@ -142,6 +142,7 @@ def test_errors_are_told_by_field_in_words_and_as_data(drinks: Category) -> None
     told = result["_meta"]["mcp-django/errors"]
     assert set(told) == {"released", "homepage", "category", "tags"}
     assert told["homepage"] == ["Enter a valid URL."]
+    assert told["released"] == ["Give a date in ISO 8601, YYYY-MM-DD."]
     lines = result["content"][0]["text"].splitlines()
     assert "homepage: Enter a valid URL." in lines
     assert not Product.objects.exists()

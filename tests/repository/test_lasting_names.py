@@ -48,7 +48,7 @@ mcp_django.E032 mcp_django.E033 mcp_django.E034 mcp_django.E040 mcp_django.E041 
 mcp_django.E043 mcp_django.E044 mcp_django.E050 mcp_django.E051 mcp_django.E060 mcp_django.E061
 mcp_django.I001 mcp_django.I002 mcp_django.I003 mcp_django.W001 mcp_django.W002 mcp_django.W003
 mcp_django.W004 mcp_django.W005 mcp_django.W006 mcp_django.W007 mcp_django.W008 mcp_django.W009
-mcp_django.W010 mcp_django.W011 mcp_django.W012 mcp_django.W020 mcp_django.W021 mcp_django.W022
+mcp_django.W010 mcp_django.W011 mcp_django.W012 mcp_django.W014 mcp_django.W020 mcp_django.W021 mcp_django.W022
 mcp_django.W023 mcp_django.W024 mcp_django.W025 mcp_django.W026 mcp_django.W030 mcp_django.W031
 mcp_django.W032 mcp_django.W033 mcp_django.W034 mcp_django.W040 mcp_django.W041 mcp_django.W042
 mcp_django.W043 mcp_django.W050 mcp_django.W051 mcp_django.W052 mcp_memory.E001

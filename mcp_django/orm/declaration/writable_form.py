@@ -23,8 +23,7 @@ from mcp_django.forms.choices import ValueChoice, build_choice_schema, join_sent
 from mcp_django.forms.fields import build_property
 from mcp_django.orm.codecs import Codec, get_codec
 from mcp_django.orm.declaration.exposed_fields import ExposedField
-from mcp_django.orm.declaration.relation_fields import build_relation_field
-from mcp_django.schema import DeclarationError, convert_failures, make_nullable
+from mcp_django.schema import DeclarationError, any_of_types, convert_failures, list_types, make_nullable
 
 if TYPE_CHECKING:
     from mcp_django.orm.declaration.base import BaseModelToolset
@@ -75,6 +74,8 @@ def build_writable_value(item: ExposedField, field: forms.Field) -> WritableValu
         schema, read = _build_choice_value(choices, field)
     else:
         schema, read = _build_single_value(model_field, codec)
+    if isinstance(field, forms.MultiValueField) and not isinstance(field, forms.SplitDateTimeField):
+        schema, read = _add_parts(schema, read, field)
 
     label = str(field.label or item.name)
     is_filled_by_database = model_field.has_db_default()
@@ -89,6 +90,30 @@ def build_writable_value(item: ExposedField, field: forms.Field) -> WritableValu
         schema = make_nullable(schema)
     has_default = model_field.has_default() or is_filled_by_database or field.initial is not None
     return WritableValue({"title": label, **schema}, read, field.required and not has_default, label, tuple(choices))
+
+
+def _add_parts(
+    schema: dict[str, Any], read: Callable[[Any], Any], field: forms.MultiValueField
+) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    """Return a value that may also be the list of its parts, unless the codec has a form for them."""
+    if {"array", "object"} & {*list_types(schema)}:
+        return schema, read
+    types = dict.fromkeys(kind for part in field.fields for kind in _list_part_types(part))
+    number = len(field.fields)
+    parts = {"type": "array", "items": any_of_types(*types), "minItems": number, "maxItems": number}
+    names = ", ".join(str(part.label or type(part).__name__.removesuffix("Field").lower()) for part in field.fields)
+    plain = {key: rule for key, rule in schema.items() if key != "description"}
+    text = join_sentences(str(schema.get("description", "")), f"Or the list of its parts: {names}")
+    return (
+        {"anyOf": [*plain.get("anyOf", [plain]), parts], "description": text},
+        lambda value: value if isinstance(value, list) else read(value),
+    )
+
+
+def _list_part_types(part: forms.Field) -> tuple[str, ...]:
+    if isinstance(part, forms.IntegerField):  # also decimals and floating-point numbers
+        return "number", "string"
+    return ("boolean",) if isinstance(part, forms.BooleanField) else ("string",)
 
 
 def _accepts_null(item: ExposedField, field: forms.Field) -> bool:

@@ -144,4 +144,7 @@ def _get_initial(form: WritableForm, name: str) -> Any:
     """Return the JSON of the value that a new row has unless another one is given."""
     initial = form.form.base_fields[name].initial
     initial = initial() if callable(initial) else initial
-    return None if initial is None or form.fields[name].is_to_many else form.fields[name].codec.serialize(initial)
+    item = form.fields[name]
+    if isinstance(initial, list) and not item.is_to_many and item.model_field.has_default():
+        initial = item.model_field.get_default()  # the form divides it into its parts
+    return None if initial is None or item.is_to_many else item.codec.serialize(initial)

@@ -4,10 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from django.db import DataError, IntegrityError
 from django.db.models import Model
 
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.queries.visibility import VisibilityScope
+from mcp_django.orm.writes.conflicts import build_conflict_error
 from mcp_django.orm.writes.lookup import find_rows, require_confirmation
 from mcp_django.orm.writes.rows import check_version, get_row_version
 from mcp_django.orm.writes.transaction import IdempotentWrite, run_write
@@ -72,9 +74,16 @@ class WriteOperation(ABC):
             require_confirmation(self.toolset, self.ctx, self.name, message, versions, strict=is_strict)
             self._agreed_versions = versions
 
-        return run_write(
-            self.execute, using=self.using, dry_run=self.dry_run, idempotent_write=idempotent_write, atomic=self.atomic
-        )
+        try:
+            return run_write(
+                self.execute,
+                using=self.using,
+                dry_run=self.dry_run,
+                idempotent_write=idempotent_write,
+                atomic=self.atomic,
+            )
+        except (IntegrityError, DataError) as problem:
+            raise build_conflict_error(self.toolset, problem) from None
 
     def find_row(self, has_permission: Callable[..., bool], *, lock: bool) -> Model:
         """Return the row of the arguments `pk` and `if_match`.

@@ -4,11 +4,13 @@ Only shown and editable fields are accepted, even if the form has more. Relation
 can read through the other model's toolset, if that exists. Hidden rows stay in many-to-many relations.
 """
 
+import copy
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from django import forms
+from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 
 from mcp_django.forms.fields import ValueWidget
@@ -49,7 +51,7 @@ class BoundWriteForm:
                 self._set_omitted_value(name, field, data)
         for name in self.values:
             if name not in form.fields or form.fields[name].disabled:
-                self.errors[name] = ["This field cannot be written."]
+                self.errors.setdefault(name, ["This field cannot be written."])
 
         for name, texts in form.errors.items():
             self.errors.setdefault(name, []).extend(str(text) for text in texts)
@@ -71,18 +73,37 @@ class BoundWriteForm:
     def _set_value(self, name: str, field: forms.Field, data: dict[str, Any]) -> None:
         given = self.values[name]
         try:
-            value = None if given is None else self.writable_form.values[name].parse(given)
+            value: Any = None if given is None else self.writable_form.values[name].parse(given)
         except ValueError as problem:
             self.errors[name] = [f"{problem}."[:1].upper() + f"{problem}."[1:]]
             self._preserve_value(name, field)
             return
 
-        if isinstance(field, forms.MultiValueField) and not isinstance(value, list | tuple):
-            value = field.widget.decompress(value)
+        if isinstance(field, forms.MultiValueField):
+            try:
+                value = self._divide_value(name, field, value)
+            except (ValueError, ValidationError) as problem:
+                self.errors[name] = getattr(problem, "messages", [str(problem)])
+                self._preserve_value(name, field)
+                return
         if isinstance(field, forms.ModelChoiceField):
             self._limit_choices(name, field)
         field.widget = ValueWidget()
         data[self.form.add_prefix(name)] = value
+
+    def _divide_value(self, name: str, field: forms.MultiValueField, value: Any) -> list[Any]:
+        """Return the parts of a value, which may be given as such.
+
+        The widget divides the value that the model's attribute has, such as an amount with the currency of the row. So
+        a copy of the row converts the client's value to it.
+        """
+        if isinstance(value, list | tuple):
+            return list(value)
+        if value not in (None, "") and name in self.writable_form.fields:
+            row = copy.copy(self.form.instance)
+            setattr(row, name, value)
+            value = getattr(row, name)
+        return cast("list[Any]", cast(forms.MultiWidget, field.widget).decompress(value))
 
     def _set_omitted_value(self, name: str, field: forms.Field, data: dict[str, Any]) -> None:
         """Set a field that the client omitted.
@@ -96,10 +117,10 @@ class BoundWriteForm:
             self._preserve_value(name, field)
             return
 
-        initial = self.form.get_initial_for_field(field, name)
+        initial: Any = self.form.get_initial_for_field(field, name)
         if initial is None or initial == "" or isinstance(field, forms.ModelChoiceField | forms.MultiValueField):
             if isinstance(field, forms.MultiValueField):
-                initial = field.widget.decompress(initial)
+                initial = self._divide_value(name, field, initial)
             elif initial is not None:
                 initial = field.prepare_value(initial)
             field.widget = ValueWidget()

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
-from django.db import DataError, IntegrityError, OperationalError, connections, transaction
+from django.db import IntegrityError, OperationalError, connections, transaction
 from django.db.models import ProtectedError, RestrictedError
 from django.utils import timezone
 
@@ -30,9 +30,6 @@ from mcp_django.server.context.idempotency import OutcomeUnknown
 
 logger = logging.getLogger("mcp_django.orm")
 
-CONFLICT_MESSAGE = (
-    "The database rejected the write: a value conflicts with another row or a rule of the table. Nothing was changed"
-)
 BUSY_MESSAGE = "The database is busy with other writes, and nothing was changed. Try again in a moment"
 _RETRYABLE_SQLSTATES = ("40001", "40P01", "55P03")
 """PostgreSQL's serialization_failure, deadlock_detected and lock_not_available."""
@@ -136,8 +133,8 @@ def run_write(
     runs once for its key.
 
     Raises:
-        ToolError: the database refused the write or is busy.
-        Exception: any exception of `work`.
+        ToolError: other rows forbid the write, or the database is busy.
+        Exception: any exception of `work`, or that of a database that rejects its values.
     """
     try:
         if dry_run:
@@ -158,10 +155,6 @@ def run_write(
             return to_json(work())
     except (ProtectedError, RestrictedError):
         raise ToolError("Other rows refer to this row and forbid the write. Nothing was changed") from None
-    except (IntegrityError, DataError) as problem:
-        # The database's message names columns and values that clients may not see.
-        logger.debug("Write rejected by the database", exc_info=problem)
-        raise ToolError(CONFLICT_MESSAGE) from None
     except OperationalError as problem:
         if not atomic or not _is_lock_conflict(problem):
             raise
