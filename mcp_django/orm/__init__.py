@@ -8,6 +8,7 @@ Undeclared fields, rows and tools stay closed to clients.
         list_filter = ["country"]
 """
 
+import mcp_django.orm.package_codecs  # noqa: F401  # registers its codecs
 from mcp_django.orm.actions import action
 from mcp_django.orm.codecs import Codec, get_codec, register_codec
 from mcp_django.orm.declaration.inlines import ModelInline

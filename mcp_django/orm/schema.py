@@ -7,6 +7,7 @@ callers who may.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from mcp_django.forms.choices import (
@@ -20,7 +21,7 @@ from mcp_django.orm.arguments import describe_argument, describe_filters, is_des
 from mcp_django.orm.codecs.parsing import MAX_TEXT_CHARACTERS
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.exposed_fields import ExposedField, Exposure
-from mcp_django.orm.declaration.writable_form import KEY_DESCRIPTION
+from mcp_django.orm.declaration.writable_form import KEY_DESCRIPTION, serialize_choice
 from mcp_django.orm.queries.visibility import MAX_ORDER_FIELDS
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.schema import (
@@ -204,7 +205,7 @@ def describe_field(item: ExposedField) -> Schema:
 def list_column_choices(item: ExposedField) -> list[ValueChoice]:
     """Return the choices of a column, with its values as rows show them."""
     declared = None if item.is_relation else getattr(item.model_field, "choices", None)
-    return list_choices(declared or (), item.codec.serialize)
+    return list_choices(declared or (), partial(serialize_choice, item.codec))
 
 
 def filters_schema(toolset: BaseModelToolset) -> Schema:

@@ -5,5 +5,11 @@ from tests.settings import INSTALLED_APPS as BASE_APPS
 
 INSTALLED_APPS = [
     *BASE_APPS,
+    "djmoney",
+    "django_countries",
+    "multiselectfield",
+    "phonenumber_field",
+    "taggit",
+    "timezone_field",
     "tests.packages",
 ]

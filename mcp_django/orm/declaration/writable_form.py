@@ -19,10 +19,11 @@ from django.forms.models import ModelChoiceField, modelform_factory
 from django.utils.choices import CallableChoiceIterator
 from django.utils.html import strip_tags
 
-from mcp_django.forms.choices import ValueChoice, build_choice_schema, join_sentences, list_choices
+from mcp_django.forms.choices import ValueChoice, build_choice_schema, describe_choices, join_sentences, list_choices
 from mcp_django.forms.fields import build_property
 from mcp_django.orm.codecs import Codec, get_codec
 from mcp_django.orm.declaration.exposed_fields import ExposedField
+from mcp_django.orm.declaration.relation_fields import build_relation_field
 from mcp_django.schema import DeclarationError, any_of_types, convert_failures, list_types, make_nullable
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def build_writable_value(item: ExposedField, field: forms.Field) -> WritableValu
     codec = item.codec
     choices = [] if item.is_relation else _list_accepted_choices(model_field, field, codec)
     if item.is_to_many:
-        schema, read = _build_to_many_value(codec)
-    elif choices:
+        schema, read = _build_to_many_value(model_field, codec)
+    elif 0 < len(choices) <= MAX_NAMED_CHOICES:
         schema, read = _build_choice_value(choices, field)
     else:
         schema, read = _build_single_value(model_field, codec)
@@ -82,6 +83,7 @@ def build_writable_value(item: ExposedField, field: forms.Field) -> WritableValu
     text = join_sentences(
         strip_tags(str(field.help_text or "")) or (KEY_DESCRIPTION if item.is_relation and not item.is_to_many else ""),
         str(schema.get("description", "")),
+        _describe_many_choices(choices),
         DATABASE_DEFAULT_DESCRIPTION if is_filled_by_database else "",
     )
     if text:
@@ -89,7 +91,8 @@ def build_writable_value(item: ExposedField, field: forms.Field) -> WritableValu
     if _accepts_null(item, field):
         schema = make_nullable(schema)
     has_default = model_field.has_default() or is_filled_by_database or field.initial is not None
-    return WritableValue({"title": label, **schema}, read, field.required and not has_default, label, tuple(choices))
+    listed = tuple(choices) if len(choices) <= MAX_NAMED_CHOICES else ()
+    return WritableValue({"title": label, **schema}, read, field.required and not has_default, label, listed)
 
 
 def _add_parts(
@@ -129,7 +132,10 @@ def _accepts_null(item: ExposedField, field: forms.Field) -> bool:
     return value is not None and (value != "" or bool(item.model_field.empty_strings_allowed))
 
 
-def _build_to_many_value(codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+def _build_to_many_value(field: Any, codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    own_codec = get_codec(field)
+    if own_codec.to_form is not None:  # rows are written by their names, for example
+        return dict(own_codec.form_schema or own_codec.schema), own_codec.to_form
     schema = {
         "type": "array",
         "items": dict(codec.schema),
@@ -148,20 +154,21 @@ def _build_single_value(field: Any, codec: Codec) -> tuple[dict[str, Any], Calla
 
 
 def _list_accepted_choices(model_field: Any, field: forms.Field, codec: Codec) -> list[ValueChoice]:
-    """Return the choices of a column that its form field accepts, if a schema can list them.
+    """Return the choices of a column that its form field accepts.
 
+    If they are too many for a schema, all declared choices are returned.
     A callable that a form declares is not called, because it may depend on the caller.
     """
     is_choice = isinstance(field, forms.ChoiceField) and not isinstance(field, forms.FilePathField)
     has_callable = isinstance(getattr(field, "choices", None), CallableChoiceIterator)
     declared = field.choices if is_choice and not has_callable else model_field.choices  # type: ignore[attr-defined]
-    found = list_choices(declared or (), partial(_serialize_choice, codec))
+    found = list_choices(declared or (), partial(serialize_choice, codec))
     choices = [choice for choice in found if choice.value not in (None, "")]
     if not choices or len(choices) > MAX_NAMED_CHOICES:
-        return []
+        return choices
 
     if is_choice and model_field.choices:
-        known_values = {choice.value for choice in list_choices(model_field.choices, partial(_serialize_choice, codec))}
+        known_values = {choice.value for choice in list_choices(model_field.choices, partial(serialize_choice, codec))}
         choices = [
             choice
             for choice in choices
@@ -172,7 +179,14 @@ def _list_accepted_choices(model_field: Any, field: forms.Field, codec: Codec) -
     return choices
 
 
-def _serialize_choice(codec: Codec, value: Any) -> Any:
+def _describe_many_choices(choices: Sequence[ValueChoice]) -> str:
+    if len(choices) <= MAX_NAMED_CHOICES:
+        return ""
+    return f"One of {len(choices)} choices, such as {describe_choices(choices[:3])}"
+
+
+def serialize_choice(codec: Codec, value: Any) -> Any:
+    """Return a declared choice as JSON; a choice of a column with several values is one of them."""
     is_plain = isinstance(value, str | bool | float | Enum) or (isinstance(value, int) and codec.kind != "integer")
     return value if is_plain else codec.serialize(value)
 
@@ -196,7 +210,7 @@ def _build_list_value(field: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]
     schema, read = _build_single_value(base_field, get_codec(base_field))
     if base_field.choices:
         item_choices = _list_accepted_choices(base_field, base_field.formfield(), get_codec(base_field))
-        if item_choices:
+        if 0 < len(item_choices) <= MAX_NAMED_CHOICES:
             schema, read = _build_choice_value(item_choices, forms.Field())
     size_limit = {"maxItems": field.size} if field.size else {}
     if base_field.null:
@@ -287,11 +301,15 @@ def get_writable_fields(toolset: "BaseModelToolset") -> dict[str, ExposedField]:
 
 
 def _is_writable(field: Any) -> bool:
-    """Return True for an editable field whose rows need no more values than two keys."""
+    """Return True for an editable field that clients can write.
+
+    Rows of a many-to-many relation need no more values than two keys, or a codec writes them.
+    """
     if field is None or not getattr(field, "editable", False) or getattr(field, "auto_created", False):
         return False
     through = getattr(getattr(field, "remote_field", None), "through", None)
-    return not isinstance(field, models.FileField) and (through is None or through._meta.auto_created)
+    is_plain = through is None or through._meta.auto_created
+    return not isinstance(field, models.FileField) and (is_plain or get_codec(field).to_form is not None)
 
 
 def _build_form_field(field: "models.Field[Any, Any]", **given: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.utils.text import capfirst
 
+from mcp_django.orm.codecs import get_codec
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.declaration.writable_form import WritableForm
@@ -62,14 +63,23 @@ def describe_update_form(toolset: BaseModelToolset, ctx: Context, arguments: dic
     """
     row = get_row(toolset, ctx, {"pk": arguments["pk"]}) if toolset.can_view(ctx) else {"pk": arguments["pk"]}
     suggested = arguments.get("values", {})
-    # The row cannot replace its own key.
     form = toolset.get_writable_form(ctx)
-    names = {name: value for name, value in form.values.items() if name != toolset.model._meta.pk.name}
+    names = {name: value for name, value in form.values.items() if _has_current_value(toolset, form, name)}
     return {
         **_describe_form(toolset, ctx, "update", form._replace(values=names), row=row, suggested=suggested),
         "pk": row["pk"],
         "if_match": row.get(VERSION_KEY),
     }
+
+
+def _has_current_value(toolset: BaseModelToolset, form: WritableForm, name: str) -> bool:
+    """Return True if a row has the field's value as clients write it.
+
+    The row cannot replace its own key, and rows that are written by their names are shown by their keys.
+    """
+    item = form.fields.get(name)
+    is_named = item is not None and item.is_to_many and get_codec(item.model_field).to_form is not None
+    return name != toolset.model._meta.pk.name and not is_named
 
 
 def _describe_form(

@@ -88,6 +88,8 @@ class BoundWriteForm:
                 return
         if isinstance(field, forms.ModelChoiceField):
             self._limit_choices(name, field)
+        elif self._is_to_many(name):
+            self._find_visible_rows(name)
         field.widget = ValueWidget()
         data[self.form.add_prefix(name)] = value
 
@@ -131,29 +133,40 @@ class BoundWriteForm:
 
     def _preserve_value(self, name: str, field: forms.Field) -> None:
         self.form.fields[name] = PreservedField(field, partial(_get_current_value, self.form.instance, name))
-        if isinstance(field, forms.ModelMultipleChoiceField):
+        if isinstance(field, forms.ModelMultipleChoiceField) or self._is_to_many(name):
             self._preserved_relations.append(name)
+
+    def _is_to_many(self, name: str) -> bool:
+        return name in self.writable_form.fields and self.writable_form.fields[name].is_to_many
 
     def _limit_choices(self, name: str, field: Any) -> None:
         field.to_field_name = None  # clients identify rows by primary key
         rows = field.queryset.using(self.using)
+        visible_rows = self._find_visible_rows(name)
+        field.queryset = rows if visible_rows is None else rows.filter(pk__in=visible_rows.values("pk"))
+
+    def _find_visible_rows(self, name: str) -> "QuerySet[Any] | None":
+        """Return the rows of a relation that the caller may see, or None for all.
+
+        They are kept for later checks.
+        """
         target = self.writable_form.fields[name].target
-        if target is not None:
-            visible_rows = None
-            if not target.can_view(self.ctx):
-                visible_rows = target.model._base_manager.none()
-            elif target.is_scoped:
-                visible_rows = target.get_queryset(self.ctx).using(self.using).order_by()
-            self._visible_rows[name] = visible_rows
-            if visible_rows is not None:
-                rows = rows.filter(pk__in=visible_rows.values("pk"))
-        field.queryset = rows
+        if target is None:
+            return None
+        visible_rows = None
+        if not target.can_view(self.ctx):
+            visible_rows = target.model._base_manager.none()
+        elif target.is_scoped:
+            visible_rows = target.get_queryset(self.ctx).using(self.using).order_by()
+        self._visible_rows[name] = visible_rows
+        return visible_rows
 
     def _check_view_permissions(self) -> None:
         """Check the view permission of each referenced row, if defined per row."""
         for name in self._visible_rows:
             target = self.writable_form.fields[name].target
-            if target is None or not target.is_overridden("has_view_permission"):
+            is_choice = isinstance(self.form.fields[name], forms.ModelChoiceField)
+            if target is None or not is_choice or not target.is_overridden("has_view_permission"):
                 continue
             field, chosen = self.form.fields[name], self.form.cleaned_data.get(name)
             rows = [] if chosen is None else [chosen] if isinstance(chosen, Model) else list(chosen)

@@ -1,0 +1,44 @@
+"""django-money: amounts with currencies."""
+
+import pytest
+
+from tests.orm.writing import get_error, get_result
+from tests.packages.models import Trip
+from tests.packages.trips import TripColumn
+
+pytestmark = pytest.mark.django_db
+
+
+def test_an_amount_keeps_the_currency_of_its_row() -> None:
+    price = TripColumn("price")
+    assert price.update({"amount": "7.50", "currency": "EUR"}) == "7.50"
+    assert price.update("8.25") == "8.25"
+    assert price.update(9) == "9.00"
+    assert str(Trip.objects.get().price.currency) == "EUR"
+    assert price.count("9.00", "gte") == 1
+    assert price.count("9.01", "gte") == 0
+
+
+def test_a_new_row_has_the_default_currency_unless_one_is_given() -> None:
+    price = TripColumn("price")
+    assert price.create()["price_currency"] == "CHF"
+    assert price.create(price={"amount": 3, "currency": "USD"})["price_currency"] == "USD"
+    found = get_result(price.client, "trip_list", filters={"price_currency": "USD"})["items"]
+    assert [row["price"] for row in found] == ["3.00"]
+
+
+def test_an_optional_amount_is_emptied_and_set_again() -> None:
+    deposit = TripColumn("deposit")
+    assert deposit.create(deposit="2.00")["deposit"] == "2.00"
+    assert deposit.update({"amount": "1.00", "currency": "EUR"}) == "1.00"
+    assert deposit.update(None) is None
+    assert deposit.update("3.00") == "3.00"
+
+
+def test_wrong_amounts_and_currencies_are_errors_of_the_field() -> None:
+    price = TripColumn("price")
+    assert "decimal number" in price.get_problem("much")
+    assert "not one of the available choices" in price.get_problem({"amount": "1.00", "currency": "XXQ"})
+    for value in ({"amount": "1.00"}, {"amount": "1.00", "currency": "EUR", "rate": 1}, ["1.00", "EUR"], None):
+        assert "values.price" in get_error(price.client, "trip_update", pk=price.pk, values={"price": value})
+    assert (Trip.objects.get().price.amount, str(Trip.objects.get().price_currency)) == (7.25, "CHF")
