@@ -7,7 +7,7 @@ clients cannot show, or must not request, raise DeclarationError.
 import datetime as dt
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from django import forms
 from django.forms.utils import from_current_timezone, to_current_timezone
@@ -31,6 +31,16 @@ class ValueWidget(forms.Widget):
 
     def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
         return name not in data
+
+
+def take_converted_values(field: forms.Field) -> None:
+    """Let a bound form's field take a converted value in place of a browser's input.
+
+    The field keeps its widget, which its own validation may use.
+    """
+    widget, taken = cast(Any, field.widget), ValueWidget()
+    widget.value_from_datadict = taken.value_from_datadict
+    widget.value_omitted_from_data = taken.value_omitted_from_data
 
 
 class FormProperty(NamedTuple):

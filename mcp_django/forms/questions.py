@@ -13,7 +13,13 @@ from django.core.exceptions import NON_FIELD_ERRORS
 from django.forms import BaseForm, BaseFormSet
 from django.forms.models import BaseModelForm
 
-from mcp_django.forms.fields import FormProperty, ValueWidget, build_default, build_property, has_property_type
+from mcp_django.forms.fields import (
+    FormProperty,
+    build_default,
+    build_property,
+    has_property_type,
+    take_converted_values,
+)
 from mcp_django.schema import ArgumentError, DeclarationError
 
 
@@ -150,7 +156,8 @@ class DjangoFormQuestion:
 
 def _copy_with_answer_widget(field: forms.Field) -> forms.Field:
     copied = copy.copy(field)
-    copied.widget = ValueWidget()
+    copied.widget = copy.copy(field.widget)
+    take_converted_values(copied)
     return copied
 
 

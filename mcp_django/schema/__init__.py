@@ -24,7 +24,7 @@ from mcp_django.schema.functions.prompts import (
     compile_uri_parameters,
 )
 from mcp_django.schema.functions.signature import CompiledParameters, compile_parameters, find_injected
-from mcp_django.schema.jsonable import call_in_default_language, is_lazy, to_json
+from mcp_django.schema.jsonable import call_in_default_language, is_lazy, to_json, to_json_fallback
 from mcp_django.schema.portable_schemas import build_portable_input, build_portable_output
 from mcp_django.schema.reading import TextParser, compile_text_parser
 from mcp_django.schema.validation.validation import (
@@ -74,4 +74,5 @@ __all__ = [
     "make_nullable",
     "strip_null",
     "to_json",
+    "to_json_fallback",
 ]

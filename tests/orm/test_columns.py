@@ -277,3 +277,45 @@ def test_columns_that_are_not_shown_are_never_named(caplog: pytest.LogCaptureFix
     text = get_error(client, "parcel_create", values={"label": "b", "weight": 1})
     assert "a value conflicts with another row" in text
     assert "rank" not in text
+
+
+class LimitedInput(forms.NumberInput):
+    limit = 10
+
+
+class LimitedField(forms.IntegerField):
+    """A field whose validation asks its own widget, such as those of some JSON editors."""
+
+    widget = LimitedInput
+
+    def clean(self, value: Any) -> Any:
+        number = super().clean(value)
+        if number > self.widget.limit:
+            raise forms.ValidationError("too heavy")
+        return number
+
+
+class NoneForEmptyField(forms.CharField):
+    """A field that makes None of an omitted text, such as those of recurrences."""
+
+    def clean(self, value: Any) -> Any:
+        return super().clean(value) or None
+
+
+def test_a_form_field_keeps_its_widget_and_an_omitted_one_keeps_the_default_of_the_model() -> None:
+    class ParcelForm(forms.ModelForm):  # type: ignore[type-arg]
+        weight = LimitedField()
+        wrap = NoneForEmptyField(required=False)
+
+        class Meta:
+            model = Parcel
+            fields = ("label", "weight", "wrap")
+
+    class Formed(Parcels):
+        form = ParcelForm
+
+    client = as_user(user(), Formed)
+    told = get_field_errors(client, "parcel_create", values={"label": "a", "weight": 11})
+    assert told == {"weight": ["too heavy"]}
+    item = get_result(client, "parcel_create", values={"label": "a", "weight": 9})["item"]
+    assert (item["weight"], item["wrap"]) == (9, "")

@@ -5,10 +5,12 @@ from typing import Any
 
 from django.db import models
 from django_countries.fields import CountryField
+from django_jsonform.models.fields import JSONField
 from djmoney.models.fields import MoneyField
 from enumfields import EnumField, EnumIntegerField
 from multiselectfield import MultiSelectField
 from phonenumber_field.modelfields import PhoneNumberField
+from recurrence.fields import RecurrenceField
 from taggit.managers import TaggableManager
 from timezone_field import TimeZoneField
 
@@ -43,6 +45,8 @@ class Trip(models.Model):
     phone = PhoneNumberField(blank=True)
     zone = TimeZoneField(default="Europe/Zurich")
     tags = TaggableManager(blank=True)
+    rooms = JSONField(schema={"type": "list", "items": {"type": "string"}}, default=list, blank=True)
+    repeats = RecurrenceField(blank=True)
     guides: "models.ManyToManyField[Any, Any]" = models.ManyToManyField(Guide, through="Engagement", blank=True)
 
 

@@ -14,7 +14,7 @@ class Trips(ModelToolset):
     model = Trip
     fields = [
         *("name", "price", "price_currency", "deposit", "deposit_currency", "country", "stops", "extras", "shade"),
-        *("level", "phone", "zone", "tags", "guides"),
+        *("level", "phone", "zone", "tags", "rooms", "repeats", "guides"),
     ]
     list_filter = "__all__"
     tools = ("describe", "list", "get", "create", "update", "delete")

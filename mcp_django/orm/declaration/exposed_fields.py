@@ -18,11 +18,19 @@ from typing import TYPE_CHECKING, Any
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 from django.db.models.constants import LOOKUP_SEP
+from django.db.models.manager import BaseManager
 from django.utils.functional import cached_property as django_cached_property
 
 from mcp_django.orm.codecs import Codec, get_codec
 from mcp_django.orm.codecs.codec import reject_comparison
-from mcp_django.schema import DeclarationError, compile_output, convert_failures, describe_callable, to_json
+from mcp_django.schema import (
+    DeclarationError,
+    compile_output,
+    convert_failures,
+    describe_callable,
+    to_json,
+    to_json_fallback,
+)
 
 if TYPE_CHECKING:
     from mcp_django.orm.declaration.base import BaseModelToolset
@@ -312,18 +320,18 @@ def compile_computed_field(toolset: "BaseModelToolset", name: str) -> ComputedFi
         if not 1 <= len(parameters) <= 2:
             raise DeclarationError(f"{where} must take the object, and may take the context after it")
         if len(parameters) == 1:
-            return _build_computed_field(method, lambda obj, ctx: method(obj))
-        return _build_computed_field(method, method)
+            return _build_computed_field(where, method, lambda obj, ctx: method(obj))
+        return _build_computed_field(where, method, method)
 
     attribute = inspect.getattr_static(toolset.model, name, None)
     if isinstance(attribute, _PROPERTIES):
         getter = attribute.fget if isinstance(attribute, property) else attribute.func
-        return _build_computed_field(getter, lambda obj, ctx: getattr(obj, name))
+        return _build_computed_field(where, getter, lambda obj, ctx: getattr(obj, name))
 
     if inspect.isfunction(attribute):
         if getattr(attribute, "alters_data", False) or len(inspect.signature(attribute).parameters) != 1:
             raise DeclarationError(f"{where} is a method that changes data or takes arguments; it cannot be a field")
-        return _build_computed_field(attribute, lambda obj, ctx: getattr(obj, name)())
+        return _build_computed_field(where, attribute, lambda obj, ctx: getattr(obj, name)())
 
     display = _find_choices_display(toolset, name)
     if display is not None:
@@ -342,15 +350,38 @@ def _find_choices_display(toolset: "BaseModelToolset", name: str) -> ComputedFie
     return ComputedField(lambda obj, ctx: str(getattr(obj, name)()), {"type": "string"}, {}, "")
 
 
-def _build_computed_field(fn: Any, value: Callable[[Any, Any], Any]) -> ComputedField:
+def _build_computed_field(where: str, fn: Any, value: Callable[[Any, Any], Any]) -> ComputedField:
     output = compile_output(fn, is_content=lambda annotation: False)
     text = describe_callable(fn).summary
     if output is None:
-        return ComputedField(lambda obj, ctx: to_json(value(obj, ctx)), {}, {}, text)
+        return ComputedField(lambda obj, ctx: _convert_computed_value(where, value(obj, ctx)), {}, {}, text)
     dump = output.dump
     definitions = output.schema.get("$defs", {})
     schema = output.schema["properties"]["result"] if output.is_wrapped else _remove_definitions(output.schema)
     return ComputedField(lambda obj, ctx: dump(value(obj, ctx)), schema, definitions, text)
+
+
+def _convert_computed_value(where: str, value: Any) -> Any:
+    """Convert the value of a method without an annotation to JSON.
+
+    Raises:
+        TypeError: the value has no JSON form and no text of its own.
+    """
+    try:
+        return to_json(value, _format_object)
+    except TypeError as problem:
+        raise TypeError(f"{where}: {problem}") from problem
+
+
+def _format_object(value: Any) -> Any:
+    """Return an object without a JSON form as text, like a column of an unknown class.
+
+    The text of a row or of a queryset may show values that no toolset shows.
+    """
+    kind: Any = type(value)
+    has_own_text = kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__
+    is_row = isinstance(value, models.Model | models.QuerySet | BaseManager)
+    return str(value) if has_own_text and not is_row and not callable(value) else to_json_fallback(value)
 
 
 def _remove_definitions(schema: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 
-from mcp_django.forms.fields import ValueWidget
+from mcp_django.forms.fields import take_converted_values
+from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.declaration.writable_form import WritableForm
 from mcp_django.server.context.context import Context
 
@@ -90,7 +91,7 @@ class BoundWriteForm:
             self._limit_choices(name, field)
         elif self._is_to_many(name):
             self._find_visible_rows(name)
-        field.widget = ValueWidget()
+        take_converted_values(field)
         data[self.form.add_prefix(name)] = value
 
     def _divide_value(self, name: str, field: forms.MultiValueField, value: Any) -> list[Any]:
@@ -120,12 +121,15 @@ class BoundWriteForm:
             return
 
         initial: Any = self.form.get_initial_for_field(field, name)
+        if item is not None and initial in (None, "") and not field.required and self._has_usable_default(item):
+            self._preserve_value(name, field)
+            return
         if initial is None or initial == "" or isinstance(field, forms.ModelChoiceField | forms.MultiValueField):
             if isinstance(field, forms.MultiValueField):
                 initial = self._divide_value(name, field, initial)
             elif initial is not None:
                 initial = field.prepare_value(initial)
-            field.widget = ValueWidget()
+            take_converted_values(field)
             if initial not in (None, ""):
                 data[self.form.add_prefix(name)] = initial
         else:
@@ -135,6 +139,15 @@ class BoundWriteForm:
         self.form.fields[name] = PreservedField(field, partial(_get_current_value, self.form.instance, name))
         if isinstance(field, forms.ModelMultipleChoiceField) or self._is_to_many(name):
             self._preserved_relations.append(name)
+
+    def _has_usable_default(self, item: ExposedField) -> bool:
+        """Return True if the new row has a value of the column already.
+
+        The form may make NULL of an omitted value.
+        """
+        if item.is_to_many:
+            return False
+        return item.model_field.null or getattr(self.form.instance, item.model_field.attname) is not None
 
     def _is_to_many(self, name: str) -> bool:
         return name in self.writable_form.fields and self.writable_form.fields[name].is_to_many
