@@ -5,17 +5,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
+from mcp_django.contrib.http_tools.argument_layout import OperationParameters
 from mcp_django.contrib.http_tools.parameters import Pairs
 from mcp_django.contrib.http_tools.replies import OperationReply
-from mcp_django.contrib.http_tools.tools import build_method_annotations, build_operation_tool
+from mcp_django.contrib.http_tools.tools import Schema, build_method_annotations, build_operation_tool
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.routes import Route
 from mcp_django.contrib.openapi.requests.credentials import OperationCredentials, list_credential_parameters
 from mcp_django.contrib.openapi.requests.messages import OperationTransport
 from mcp_django.contrib.openapi.requests.operation_plan import OperationPlan, build_plan
-from mcp_django.contrib.openapi.responses import build_output, build_resource_contents, build_tool_result
+from mcp_django.contrib.openapi.responses import (
+    OpenAPIToolOutput,
+    build_output,
+    build_resource_contents,
+    build_tool_result,
+)
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.headers import HeaderParam
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import DeclarationError
@@ -76,6 +83,28 @@ class OperationSender:
         return [(str(name), str(value)) for name, value in (headers or {}).items()]
 
 
+class DeferredParameters:
+    """Arguments of a tool that are built at their first use (`server.primitives.ToolParameters`)."""
+
+    header_params: tuple[HeaderParam, ...] = ()
+
+    def __init__(self, builder: "OperationBuilder") -> None:
+        self._builder = builder
+
+    @property
+    def schema(self) -> Schema:
+        """Return the JSON Schema that clients see."""
+        return self._builder.parameters.schema
+
+    def check(self, arguments: dict[str, Any]) -> None:
+        """Check arguments against the schema. Raises ArgumentError."""
+        self._builder.parameters.check(arguments)
+
+    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of the operation as one argument."""
+        return self._builder.parameters.convert(arguments)
+
+
 @dataclass(eq=False)
 class OperationBuilder:
     """Builds the primitives of one operation."""
@@ -105,26 +134,38 @@ class OperationBuilder:
             other_paths=self.other_paths,
         )
 
-    def create_tool(self, name: str, prefix: str) -> Tool:
-        """Create the tool. Raises DeclarationError."""
+    @cached_property
+    def parameters(self) -> OperationParameters:
+        """Arguments of the tool. Raises DeclarationError."""
+        return self.plan.build_parameters(self.references, self.source)
+
+    @cached_property
+    def output(self) -> OpenAPIToolOutput | None:
+        """Output of the tool; None if nothing can be checked."""
+        return build_output(self.operation, self.references, self.source)
+
+    def create_tool(self, name: str, prefix: str, *, is_deferred: bool = False) -> Tool:
+        """Create the tool.
+
+        If `is_deferred`, its arguments are built at their first use, and it has no output schema.
+
+        Raises DeclarationError.
+        """
         if not NAME_PATTERN.fullmatch(f"{prefix}{name}"):
             raise DeclarationError(
                 f"{self.source}: the name {prefix + name!r} must have 1 to 64 letters, digits, or one of _ - ."
             )
 
-        parameters = self.plan.build_parameters(self.references, self.source)
-        output = build_output(self.operation, self.references, self.source)
-
         async def call(context: Context, arguments: dict[str, Any]) -> Any:
-            with parameters.layout.translate_errors():
-                return await self.sender.send(self, arguments, context, partial(build_tool_result, output=output))
+            with self.parameters.layout.translate_errors():
+                return await self.sender.send(self, arguments, context, partial(build_tool_result, output=self.output))
 
         tool = build_operation_tool(
             call,
             name,
             source=self.source,
-            parameters=parameters,
-            output=output,
+            parameters=DeferredParameters(self) if is_deferred else self.parameters,
+            output=None if is_deferred else self.output,
             atomic=NO_TRANSACTION,
             description=self.description,
             annotations=self.annotations,

@@ -4,9 +4,20 @@ import contextlib
 import functools
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
+from django.core.checks import CheckMessage, Error, register
+
+from mcp_django.contrib.http_tools.generic import (
+    OperationCatalog,
+    OperationStyle,
+    build_generic_tools,
+    check_style,
+)
+from mcp_django.contrib.http_tools.operation_search import CatalogEntry
 from mcp_django.contrib.openapi.document.document import DocumentSource, OpenAPIDocument, load_document
 from mcp_django.contrib.openapi.document.names import build_tool_name, make_names_unique
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation, iter_operations
@@ -22,8 +33,8 @@ from mcp_django.contrib.openapi.requests.http import HTTPClientOption, RemoteTra
 from mcp_django.contrib.openapi.requests.in_process import View, ViewTransport
 from mcp_django.contrib.openapi.requests.messages import OperationTransport
 from mcp_django.contrib.openapi.tools import ExtraHeaders, OperationBuilder, OperationSender
-from mcp_django.schema import DeclarationError
-from mcp_django.server.primitives.base import Completer, Permission, Primitive
+from mcp_django.schema import DeclarationError, call_in_default_language
+from mcp_django.server.primitives.base import Completer, Permission, Primitive, Tool
 from mcp_django.server.primitives.decorators import check_option_names, parse_timeout
 from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.primitives.toolset import Toolset
@@ -32,9 +43,11 @@ DEFAULT_MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 """Default maximum bytes of an answer."""
 DEFAULT_TIMEOUT_SECONDS = 30.0
 """Default seconds for a request."""
-MAX_TOOLS = 1000
-"""Maximum operations that one toolset may expose."""
+DEFAULT_MAX_TOOLS = 1000
+"""Default maximum of tools of one toolset."""
 PrepareView = Callable[[View], View]
+BUILDERS: "WeakSet[OperationBuilder]" = WeakSet()
+"""Builders of operations whose tools are built at their first use."""
 Declaration = tuple[Callable[[], Primitive | Completer], str]
 
 
@@ -48,6 +61,8 @@ class OpenAPIToolsetOptions(TypedDict, total=False):
     interceptors: Sequence[Callable[..., Any]]
     exception_handlers: Mapping[type[Exception], Callable[..., Any]]
     metadata: Mapping[str, Any]
+    style: OperationStyle
+    max_tools: int
 
 
 class OpenAPIToolset(Toolset):
@@ -72,8 +87,15 @@ class OpenAPIToolset(Toolset):
     `redirects` redirects of GET requests are followed, on the same origin. `http_client` is an `httpx.AsyncClient`, or
     a function that creates one for each event loop.
 
+    `style="generic"` makes four tools for all operations, which find, describe and run them: `pets_search`,
+    `pets_describe`, `pets_read` and `pets_call`. Without it, a document with more than `max_tools` operations is
+    refused.
+
     The options of a `Toolset` (permission, scopes, tags, guards, …) apply to all operations, in addition to the routes.
     """
+
+    style: OperationStyle = "per_operation"
+    max_tools: int = DEFAULT_MAX_TOOLS
 
     def __init__(
         self,
@@ -111,6 +133,8 @@ class OpenAPIToolset(Toolset):
         self._max_size = max_size
         self._redirects = redirects
         self._client = http_client
+        is_generic = check_style(self.style, self._label) == "generic"
+        self._catalog = OperationCatalog(self.prefix) if is_generic else None
         self._view_options: Mapping[str, Any] | None = None
         self._transport: OperationTransport | None = None
         self._built_declarations: list[Declaration] | None = None
@@ -179,7 +203,7 @@ class OpenAPIToolset(Toolset):
         Errors of single operations are raised when they are built, and do not affect other operations.
         """
         if self._built_declarations is None:
-            self._built_declarations = self._build_declarations()
+            self._built_declarations = self._build_declarations(registry)
 
     def get_declarations(self) -> list[Declaration]:
         """Return the operations selected by the routes, and declarations of subclasses."""
@@ -196,17 +220,17 @@ class OpenAPIToolset(Toolset):
             if self._transport is not None:
                 await self._transport.close()
 
-    def _build_declarations(self) -> list[Declaration]:
+    def _build_declarations(self, registry: Registry) -> list[Declaration]:
         source: Any = self._source
         document = load_document(source() if callable(source) else source, self._label)
         label = f"{self._label} of {document.title or document.name}"
         references = References(document.root)
         operations = list(iter_operations(document, references, label))
         selected = select_operations(operations, self._routes, label, include_deprecated=self._deprecated)
-        if len(selected) > MAX_TOOLS:
+        if self._catalog is None and len(selected) > self.max_tools:
             raise DeclarationError(
-                f"{label}: {len(selected)} operations are exposed, and {MAX_TOOLS} is the limit; leave some out with "
-                "Route('…', expose=None)"
+                f"{label}: {len(selected)} operations are exposed, and {self.max_tools} is the limit; leave some out "
+                "with Route('…', expose=None), set style='generic', or raise max_tools"
             )
         requested_names = [
             (one, route.name or build_tool_name(one, self.prefix), route.name is not None) for one, route in selected
@@ -219,9 +243,36 @@ class OpenAPIToolset(Toolset):
         for (operation, route), name in zip(selected, names, strict=True):
             source = f"{label}, {operation}"
             builder = OperationBuilder(operation, route, sender, references, source, paths_by_method[operation.method])
+            if self._catalog is not None and route.expose == "tool":
+                self._add_to_catalog(self._catalog, builder, name, registry)
+                continue
             make = functools.partial(self._build_primitive, builder, name)
             declarations.append((functools.partial(self._build, make, None), source))
-        return declarations
+        return declarations if self._catalog is None else [*declarations, *self._declare_generic_tools(self._catalog)]
+
+    def _add_to_catalog(
+        self, catalog: OperationCatalog, builder: OperationBuilder, name: str, registry: Registry
+    ) -> None:
+        """Add the tool of an operation; an error of its declaration becomes a problem of the registry."""
+        try:
+            make = functools.partial(self._build_deferred_tool, builder, name)
+            tool: Any = call_in_default_language(self._build, make, None)
+            operation = builder.operation
+            catalog.add(CatalogEntry(tool, operation.method, operation.path, lambda: builder.output))
+        except DeclarationError as problem:
+            registry.refuse(problem, builder.source, (f"{self.prefix}{name}",))
+        else:
+            BUILDERS.add(builder)
+
+    def _build_deferred_tool(self, builder: OperationBuilder, name: str, _: None) -> Primitive:
+        return builder.create_tool(name, self.prefix, is_deferred=True)
+
+    def _declare_generic_tools(self, catalog: OperationCatalog) -> list[Declaration]:
+        subject = self.prefix.rstrip("_") or "the API"
+        tools = build_generic_tools(catalog, subject=subject, open_world=self._view_options is None)
+        return [
+            (functools.partial(self._build, functools.partial(_copy_tool, tool), None), tool.source) for tool in tools
+        ]
 
     def _create_sender(
         self, document: OpenAPIDocument, references: References, picked: Sequence[OpenAPIOperation], where: str
@@ -262,3 +313,19 @@ class OpenAPIToolset(Toolset):
         origin = self.prefix or str(host or inside.get("namespace") or inside.get("root") or "api")
         plain = re.sub(r"[^a-z0-9+.\-]+", "-", origin.lower()).strip("-.+")
         return plain if plain[:1].isalpha() else f"api-{plain}".rstrip("-")
+
+
+def _copy_tool(tool: Tool, _: None) -> Tool:
+    return replace(tool)
+
+
+@register
+def check_deferred_operations(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Check the operations of generic tools, whose arguments are built at their first use."""
+    messages: list[CheckMessage] = []
+    for builder in sorted(BUILDERS, key=lambda builder: builder.source):
+        try:
+            call_in_default_language(lambda builder=builder: builder.parameters)
+        except DeclarationError as problem:
+            messages.append(Error(str(problem), hint=problem.hint, id="mcp_django.E004"))
+    return messages

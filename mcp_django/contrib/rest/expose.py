@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
+from mcp_django.contrib.http_tools.generic import OperationStyle, check_style, get_server_catalog
+from mcp_django.contrib.http_tools.operation_search import CatalogEntry
 from mcp_django.contrib.http_tools.tools import build_method_annotations, build_operation_tool
 from mcp_django.contrib.rest.actions import (
     ExposedView,
@@ -17,9 +19,9 @@ from mcp_django.contrib.rest.actions import (
 from mcp_django.contrib.rest.plan_builder import UNSET, ViewOptions
 from mcp_django.contrib.rest.tools import EXPOSED_ACTIONS, ExposedAction, ViewTool, ViewToolParameters
 from mcp_django.protocol.types import Icon
-from mcp_django.schema import DeclarationError
+from mcp_django.schema import DeclarationError, call_in_default_language
 from mcp_django.server.context.context import Context
-from mcp_django.server.primitives.base import Permission, Tool, combine_permissions
+from mcp_django.server.primitives.base import Permission, combine_permissions
 from mcp_django.server.primitives.decorators import check_option_names
 from mcp_django.server.primitives.registry import Registry, get_registry
 from mcp_django.server.server import Server
@@ -45,6 +47,7 @@ class ExposeOptions(TypedDict, total=False):
     host: str
     decorated: bool
     hide_denied: bool
+    style: OperationStyle
     permission: Permission | Mapping[str, Permission]
     scopes: Sequence[str] | Mapping[str, Sequence[str]]
     icons: Sequence[Icon]
@@ -94,6 +97,9 @@ def expose(view: Any = None, *, server: str | Server = "default", **options: Unp
     `permission` and `scopes` are checked before the view's own permissions, and may be given by action. `hide_denied`
     hides a tool from callers that the view's permission classes reject before they see a row. All other options are as
     for `@tool`.
+
+    `style="generic"` makes no tool of an action. Four tools of the server find, describe and run all actions that are
+    exposed this way: `api_search`, `api_describe`, `api_read` and `api_call`.
     """
 
     def decorate(found: Any) -> Any:
@@ -115,7 +121,22 @@ def _register_tools(registry: Registry, view: Any, options: ExposeOptions) -> No
         for action in chosen:
             name = _get_for_action(action, options.get("names"), None)
             name = name or _build_tool_name(action, options.get("prefix"))
-            registry.add(functools.partial(_build_tool, action, options), f"{subject.name}.{action.name}", name)
+            build, source = functools.partial(_build_tool, action, options), f"{subject.name}.{action.name}"
+            if options.get("style") == "generic":
+                _add_to_catalog(registry, build, action, source, name)
+            else:
+                registry.add(build, source, name)
+
+
+def _add_to_catalog(
+    registry: Registry, build: Callable[[], ViewTool], action: ViewAction, source: str, name: str
+) -> None:
+    """Add the tool of an action to those that the generic tools of the server run."""
+    try:
+        tool = call_in_default_language(build)
+        get_server_catalog(registry).add(CatalogEntry(tool, action.method, ""))
+    except DeclarationError as problem:
+        registry.refuse(problem, source, (name,))
 
 
 def _check_options(subject: ExposedView, options: ExposeOptions) -> None:
@@ -123,6 +144,7 @@ def _check_options(subject: ExposedView, options: ExposeOptions) -> None:
     size: Any = options.get("page_size", 1)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise DeclarationError(f"{subject.name}: page_size={size!r} is invalid; give an integer above 0")
+    check_style(options.get("style", "per_operation"), subject.name)
 
 
 def _check_action_options(subject: ExposedView, options: ExposeOptions, chosen: Sequence[ViewAction]) -> None:
@@ -138,7 +160,7 @@ def _check_action_options(subject: ExposedView, options: ExposeOptions, chosen: 
                 raise DeclarationError(f"{subject.name}: {option} names {name!r}, which {why}")
 
 
-def _build_tool(action: ViewAction, options: ExposeOptions) -> Tool:
+def _build_tool(action: ViewAction, options: ExposeOptions) -> ViewTool:
     exposed = ExposedAction(
         action, _build_view_options(action, options), dict(options.get("kwargs") or {}), options.get("host")
     )
