@@ -203,7 +203,7 @@ class OpenAPIToolset(Toolset):
         Errors of single operations are raised when they are built, and do not affect other operations.
         """
         if self._built_declarations is None:
-            self._built_declarations = self._build_declarations(registry)
+            self._built_declarations = call_in_default_language(self._build_declarations, registry)
 
     def get_declarations(self) -> list[Declaration]:
         """Return the operations selected by the routes, and declarations of subclasses."""

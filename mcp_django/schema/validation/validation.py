@@ -71,7 +71,7 @@ _BEYOND_EXCERPT = "beyond its first items or levels; check every one"
 class SchemaChecker:
     """A compiled schema."""
 
-    __slots__ = ("_depth", "_schema", "_validator", "is_valid")
+    __slots__ = ("_explained_depth", "_schema", "_validator", "is_valid")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         """Compile `schema`, which must not change afterwards.
@@ -81,9 +81,16 @@ class SchemaChecker:
         """
         self._schema = schema
         self._validator = _compile_validator(schema)
-        self._depth = SchemaGraph(schema).max_explained_depth()
+        self._explained_depth: int | None = None
         self.is_valid = self._validator.is_valid
         """Function that returns True for a valid JSON value. Called on the hot path."""
+
+    @property
+    def _depth(self) -> int:
+        """Depth to which problems are described; found for the first invalid value, as it takes time."""
+        if self._explained_depth is None:
+            self._explained_depth = SchemaGraph(self._schema).max_explained_depth()
+        return self._explained_depth
 
     def describe_problems(self, value: Any, noun: str = "argument") -> str:
         """Describe up to five problems of a value, joined by "; ". Empty if it is valid.

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from django.utils import translation
+from django.utils.translation import gettext_lazy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -220,3 +222,10 @@ ANYTHING = st.recursive(
 @given(paths=st.dictionaries(st.sampled_from(["/a", "/a/{b}", "/{c}"]), ANYTHING, max_size=3), components=ANYTHING)
 def test_no_document_breaks_the_import(paths: Any, components: Any) -> None:
     registered({"openapi": "3.0.3", "paths": paths, "components": components, "security": components})
+
+
+def test_texts_are_those_of_the_project_s_language_whoever_asks_first() -> None:
+    source = document({"/pets": {"get": operation(operationId="list", summary=gettext_lazy("Yes"))}})
+    with translation.override("de"):
+        registry = registered(lambda: source)
+    assert [tool.title for tool in registry.tools] == ["Yes"]

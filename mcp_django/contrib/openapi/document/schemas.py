@@ -121,6 +121,8 @@ class OpenAPISchemas:
         self._pending_references: deque[tuple[str, int]] = deque()
         self._level = 0
         self._definitions: Schema = {}
+        self.is_complete = True
+        """False if a reference was left out, because it was nested too deeply."""
 
     def translate(self, schema: Any) -> Schema:
         """Translate a schema. Raises DeclarationError for an invalid reference."""
@@ -138,7 +140,7 @@ class OpenAPISchemas:
     def is_included(self, schema: Any) -> bool:
         """Return True if a property belongs to the input or output, respectively."""
         try:
-            resolved = self._references.resolve(schema, self._label) if isinstance(schema, Mapping) else {}
+            resolved = self._references.resolve(schema, self._label) if isinstance(schema, dict) else {}
         except DeclarationError:
             return True
         return resolved.get("readOnly" if self._is_input else "writeOnly") is not True
@@ -146,7 +148,7 @@ class OpenAPISchemas:
     def _translate(self, schema: Any, depth: int) -> Schema:
         if isinstance(schema, bool):
             return {} if schema else {"not": {}}
-        if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
+        if not isinstance(schema, dict) or depth > MAX_DEPTH:
             return {}
         if "$ref" in schema:
             return self._translate_reference(schema, depth)
@@ -177,16 +179,16 @@ class OpenAPISchemas:
     def _translate_subschemas(self, schema: Mapping[str, Any], depth: int) -> Schema:
         translated: Schema = {}
         properties = schema.get("properties")
-        if isinstance(properties, Mapping):
+        if isinstance(properties, dict):
             shown = {name: inner for name, inner in properties.items() if self.is_included(inner)}
             translated["properties"] = {name: self._translate(inner, depth + 1) for name, inner in shown.items()}
-        if isinstance(schema.get("items"), Mapping | bool):
+        if isinstance(schema.get("items"), dict | bool):
             translated["items"] = self._translate(schema["items"], depth + 1)
         for key in ("patternProperties", "prefixItems", "dependentSchemas", "dependentRequired"):
             translated |= self._translate_keyword(key, schema.get(key), depth)
 
         extra = schema.get("additionalProperties")
-        if isinstance(extra, Mapping) or (isinstance(extra, bool) and (self._is_input or extra)):
+        if isinstance(extra, dict) or (isinstance(extra, bool) and (self._is_input or extra)):
             translated["additionalProperties"] = extra if isinstance(extra, bool) else self._translate(extra, depth + 1)
         for key in ("allOf", "anyOf", "oneOf"):
             choices = schema.get(key)
@@ -219,6 +221,7 @@ class OpenAPISchemas:
         name = self._definition_names.get(reference)
         if name is None:
             if self._level >= self._max_level:
+                self.is_complete = False
                 kind = target.get("type") if isinstance(target, Mapping) else None
                 if _is_type(kind) and not target.get("nullable"):
                     overrides["type"] = kind
@@ -269,9 +272,11 @@ def build_checked_schema(
         schema = build(schemas)
         if definitions := schemas.build_definitions():
             schema = {**schema, "$defs": definitions}
-        if len(jsonrpc.dumps(shorten(schema))) > MAX_SCHEMA_BYTES or (candidates and candidates[-1] == schema):
+        if len(jsonrpc.dumps(shorten(schema))) > MAX_SCHEMA_BYTES:
             break
         candidates.append(schema)
+        if schemas.is_complete:
+            break
 
     for candidate in reversed(candidates):
         schema = wrap(candidate)

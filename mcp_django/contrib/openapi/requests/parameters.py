@@ -1,5 +1,6 @@
 """Parameters of a document: Parameter Objects, and paths with variables."""
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,6 +18,8 @@ _STYLES = {
     "cookie": ("form",),
 }
 """Styles of each place, the default first."""
+MAX_CACHED_PATHS = 8192
+"""Paths with cached segments: each path is compared with all others of its document."""
 _PATH_CHARACTERS = "/:@!$&'()*+,;=~%"
 _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 _FORBIDDEN_HEADERS = frozenset(
@@ -94,7 +97,7 @@ class PathTemplate:
             raise DeclarationError(f"{text!r} is an invalid path of an operation: it has a segment '.' or '..'")
         self.text = text
         self.names = _EXPRESSION.findall(text)
-        self._segments = _encode_literals(text).split("/")
+        self._segments = _split_path(text)
         self._rivals = [
             rival for other in other_paths if other != text and (rival := self._compile_rival(other)) is not None
         ]
@@ -117,7 +120,7 @@ class PathTemplate:
 
         Returns None for any other path (OpenAPI, Paths Object).
         """
-        rival_segments = _encode_literals(other).split("/")
+        rival_segments = _split_path(other)
         if len(rival_segments) != len(self._segments):
             return None
         pairs = list(zip(self._segments, rival_segments, strict=True))
@@ -128,12 +131,14 @@ class PathTemplate:
         return [None if "{" in it else it for it in rival_segments]
 
 
-def _encode_literals(path: str) -> str:
-    """Encode the literal parts of a path, and keep its variables."""
+@functools.lru_cache(maxsize=MAX_CACHED_PATHS)
+def _split_path(path: str) -> tuple[str, ...]:
+    """Split a path into segments with encoded literal parts; its variables stay."""
     pieces = _EXPRESSION.split(path)
-    return "".join(
+    encoded = "".join(
         f"{{{piece}}}" if odd % 2 else quote(piece, safe=_PATH_CHARACTERS) for odd, piece in enumerate(pieces)
     )
+    return tuple(encoded.split("/"))
 
 
 def _matches_rival(segments: list[str], rival: list[str | None]) -> bool:
