@@ -16,6 +16,7 @@ from django.urls.resolvers import RoutePattern
 
 from mcp_django.conf import get_settings
 from mcp_django.protocol.errors import TransportRefusal
+from mcp_django.runtime.list_preparation import ListPreparation
 from mcp_django.server.server import Server
 from mcp_django.transports.http.asgi import StreamableHTTPApp
 from mcp_django.transports.http.django_context import DjangoContext
@@ -165,9 +166,11 @@ class _MountedApplication:
         await self._application(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
+        preparation = ListPreparation(self._servers)
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
+                await preparation.stop()
                 await get_lifecycle().shutdown()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
@@ -178,6 +181,7 @@ class _MountedApplication:
                 await send({"type": "lifespan.startup.failed", "message": str(problem)})
                 return
             await send({"type": "lifespan.startup.complete"})
+            preparation.start()
 
 
 class _EndpointRoutes:

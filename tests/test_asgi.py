@@ -15,7 +15,7 @@ from mcp_django import Context, Server
 from mcp_django.asgi import mount
 from mcp_django.protocol import jsonrpc
 from mcp_django.server.options import ServerOptions
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, eventually
 
 VERSION = "2026-07-28"
 CALL = {
@@ -221,6 +221,21 @@ async def test_lifespans_are_entered_at_startup_and_left_at_shutdown() -> None:
     await application({"type": "lifespan"}, receive, send)
     assert seen == [[], ["one in", "two in"]]
     assert sorted(log[2:]) == ["one out", "two out"]
+
+
+async def test_lists_are_prepared_after_startup() -> None:
+    server = a_server("own")
+    application = mount(inner, servers={"mcp": server})
+    messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    messages.put_nowait(STARTUP)
+
+    async def send(message: Any) -> None:
+        """What matters here is the list."""
+
+    lifespan = asyncio.ensure_future(application({"type": "lifespan"}, messages.get, send))
+    await eventually(lambda: all("wire" in vars(tool) for tool in server.registry.tools))
+    messages.put_nowait(SHUTDOWN)
+    await lifespan
 
 
 async def test_without_startup_the_first_call_enters_the_lifespan_and_shutdown_leaves_it() -> None:
