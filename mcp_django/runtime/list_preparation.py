@@ -1,6 +1,7 @@
-"""Preparation of lists: entries of tools are built after the start, not in the request of the first client.
+"""Preparation of lists: the entries of tools are built after the start.
 
-The schemas of a view or a model take milliseconds each, and a list may have hundreds of them.
+The schemas of a view or a model take milliseconds each, and a list may have hundreds of them. The first client need not
+wait for them.
 """
 
 import asyncio
