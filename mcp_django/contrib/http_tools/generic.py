@@ -165,11 +165,11 @@ def build_generic_tools(catalog: OperationCatalog, *, subject: str, open_world: 
         if not entry.is_reading:
             call_name = get_client_name(ctx, f"{catalog.prefix}call")
             raise ToolError(f"{entry.tool.name} is not read-only; run it with {call_name}")
-        return await delegate_to_tool(ctx, entry.tool, arguments.get("arguments", {}))
+        return await delegate_to_tool(ctx, entry.tool, arguments.get("arguments", {}), sets_target=True)
 
     async def call(ctx: Context, **arguments: Any) -> Any:
         entry = await catalog.get(arguments["operation"], ctx)
-        return await delegate_to_tool(ctx, entry.tool, arguments.get("arguments", {}))
+        return await delegate_to_tool(ctx, entry.tool, arguments.get("arguments", {}), sets_target=True)
 
     looking = ToolAnnotations(read_only=True, open_world=False)
     reading = ToolAnnotations(read_only=True, open_world=open_world)

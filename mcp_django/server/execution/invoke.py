@@ -29,7 +29,7 @@ from mcp_django.server.calls.internal_errors import (
     is_missing_user,
     report_internal_error,
 )
-from mcp_django.server.composition.mounting import resolve_innermost
+from mcp_django.server.composition.mounting import get_client_name, resolve_innermost
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import (
     CallSuspended,
@@ -172,15 +172,20 @@ async def read_nested_resource(
     return await _run_with_timeout(call, primitive, primitive.handler, values, context)
 
 
-async def delegate_to_tool(context: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
+async def delegate_to_tool(
+    context: Context, tool: Tool, arguments: dict[str, Any], *, sets_target: bool = False
+) -> Any:
     """Run `tool` in place of the running tool, as if the client had called it.
 
-    Its permission, checks, guards, timeout and transactions apply. The conversation and the request stay the same.
+    Its permission, checks, guards, timeout and transactions apply. The conversation and the request stay the same. If
+    `sets_target`, records of the call name `tool` in place of the running tool.
 
     Raises the errors of the tool, ArgumentError, InsufficientScope, and InvalidParams if the caller may not use it.
     """
     call = context._call
     await check_permission(call, tool, InvalidParams(f"Unknown tool: {tool.name}"), arguments)
+    if sets_target:
+        call.record.target = get_client_name(context, tool.name)
     if rate_error := await count_use(call, tool):
         raise ToolError(rate_error)
 

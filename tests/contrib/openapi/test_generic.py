@@ -9,6 +9,7 @@ from mcp_django.contrib.openapi.toolset import check_deferred_operations
 from mcp_django.models import ToolPolicy
 from mcp_django.protocol.errors import InsufficientScope
 from mcp_django.schema import DeclarationError
+from mcp_django.server.calls.call import Call
 from tests.contrib.openapi.pets import Api, document, operation, parameter, toolset
 from tests.server.client import PipelineClient, make_principal, make_server
 
@@ -134,6 +135,22 @@ async def test_policies_apply_by_the_name_of_the_operation() -> None:
     assert "pets_getPet" not in await found(peer)
     await peer.call("pets_read", **run("pets_listPets"))
     assert "pets_listPets was called too often" in await peer.error("pets_read", **run("pets_listPets"))
+
+
+async def test_the_record_of_a_call_names_the_operation_once_it_is_permitted() -> None:
+    targets: list[str | None] = []
+
+    async def note(call: Call, call_next: Any) -> Any:
+        try:
+            return await call_next(call)
+        finally:
+            targets.append(call.record.target)
+
+    made = toolset(PETS, prefix="pets", style="generic", routes=ROUTES)
+    peer = PipelineClient(make_server(toolsets=[made], middleware=[note]), principal=make_principal())
+    for name in ("pets_listPets", "pets_addPet"):
+        await peer.request("tools/call", {"name": "pets_call", "arguments": run(name)})
+    assert targets == ["pets_listPets", "pets_call"]
 
 
 def test_more_operations_than_the_limit_are_served_in_this_style_or_with_a_higher_limit() -> None:
