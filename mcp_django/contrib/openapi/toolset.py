@@ -254,14 +254,10 @@ class OpenAPIToolset(Toolset):
         self, catalog: OperationCatalog, builder: OperationBuilder, name: str, registry: Registry
     ) -> None:
         """Add the tool of an operation; an error of its declaration becomes a problem of the registry."""
-        try:
-            make = functools.partial(self._build_deferred_tool, builder, name)
+        with registry.collect_errors(builder.source, (f"{self.prefix}{name}",)):
+            make, operation = functools.partial(self._build_deferred_tool, builder, name), builder.operation
             tool: Any = call_in_default_language(self._build, make, None)
-            operation = builder.operation
             catalog.add(CatalogEntry(tool, operation.method, operation.path, lambda: builder.output))
-        except DeclarationError as problem:
-            registry.refuse(problem, builder.source, (f"{self.prefix}{name}",))
-        else:
             BUILDERS.add(builder)
 
     def _build_deferred_tool(self, builder: OperationBuilder, name: str, _: None) -> Primitive:

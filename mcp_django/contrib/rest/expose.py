@@ -132,11 +132,9 @@ def _add_to_catalog(
     registry: Registry, build: Callable[[], ViewTool], action: ViewAction, source: str, name: str
 ) -> None:
     """Add the tool of an action to those that the generic tools of the server run."""
-    try:
+    with registry.collect_errors(source, (name,)):
         tool = call_in_default_language(build)
         get_server_catalog(registry).add(CatalogEntry(tool, action.method, ""))
-    except DeclarationError as problem:
-        registry.refuse(problem, source, (name,))
 
 
 def _check_options(subject: ExposedView, options: ExposeOptions) -> None:
