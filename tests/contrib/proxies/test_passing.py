@@ -14,6 +14,7 @@ from mcp_django.protocol.errors import InternalError, InvalidParams, MethodNotFo
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.providers.mounts import Mount
 from mcp_django.server.primitives.base import Rate
+from mcp_django.server.primitives.decorators import register_tool
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server, ports
 from tests.support.clock import Clock
 
@@ -328,12 +329,32 @@ def test_arguments_that_are_mirrored_into_headers_are_checked_here_like_those_of
     assert tool.wire["inputSchema"] == schema
 
 
+def test_schemas_of_a_remote_server_get_the_form_that_all_clients_take() -> None:
+    values = {"type": "object", "properties": {"mail": {"type": "string", "format": "email"}, "all": {"type": "array"}}}
+    entry = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": values}
+    wire = proxy_of(Remote())._components.build("tools", entry).wire
+    assert wire["inputSchema"] == {"type": "object", "properties": {}}
+    assert wire["outputSchema"]["properties"]["mail"] == {"type": "string"}
+    assert "items" in wire["outputSchema"]["properties"]["all"]
+
+
 async def test_a_server_with_a_proxy_can_be_mounted() -> None:
     inner = served(Remote())
     host = PipelineClient(make_server(mounts=[Mount(inner, prefix="m")]))
     assert "m__r__add" in await host.names()
     assert (await host.call("m__r__add", a=1))["structuredContent"] == {"total": 2}
+    assert (await host.call("m__r__add", a=1, toolCallId="call_1"))["structuredContent"] == {"total": 2}
     assert "cannot be reached" not in str(await host.request("resources/read", {"uri": "thing://one"}))
+
+
+async def test_arguments_that_hosts_add_are_removed_in_a_mount() -> None:
+    async def add(a: int) -> int:
+        return a + 1
+
+    inner = make_server()
+    register_tool(inner.registry, add, None, {})
+    host = PipelineClient(make_server(mounts=[Mount(inner, prefix="m")]))
+    assert (await host.call("m__add", a=1, toolCallId="call_1"))["structuredContent"] == {"result": 2}
 
 
 async def test_a_tool_of_a_remote_can_be_offered_to_a_model_in_a_sample() -> None:
