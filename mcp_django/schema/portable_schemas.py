@@ -8,6 +8,8 @@ same values, without the keywords that some clients treat differently:
 - Each array has `items`. VS Code refuses tools with arrays that have none (microsoft/vscode-copilot-chat,
   src/extension/tools/common/toolSchemaNormalizer.ts), and does not read `prefixItems`.
 - An input schema has `properties`. OpenAI's API refuses functions without them (openai/openai-agents-python#449).
+- Each schema has one type, and alternatives are branches of `anyOf`. The API of Gemini has no lists of types
+  (zereight/gitlab-mcp#166).
 """
 
 from collections.abc import Callable
@@ -18,16 +20,33 @@ from mcp_django.schema.validation.complexity import convert_children
 
 Schema = dict[str, Any]
 
+_STRING_KEYWORDS = frozenset({"minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"})
+_NUMBER_KEYWORDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_ARRAY_KEYWORDS = frozenset(
+    {"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "additionalItems"}
+)
+_ARRAY_KEYWORDS |= {"minContains", "maxContains"}
+_OBJECT_KEYWORDS = frozenset({"properties", "required", "additionalProperties", "patternProperties", "propertyNames"})
+_OBJECT_KEYWORDS |= {"minProperties", "maxProperties", "dependentRequired", "dependentSchemas", "dependencies"}
+_KEYWORDS_BY_TYPE = {
+    "string": _STRING_KEYWORDS,
+    "number": _NUMBER_KEYWORDS,
+    "integer": _NUMBER_KEYWORDS,
+    "array": _ARRAY_KEYWORDS,
+    "object": _OBJECT_KEYWORDS,
+}
+"""Keywords that apply to values of one type only."""
+
 
 def build_portable_input(schema: Schema) -> Schema:
     """Return an input schema in the form for clients; the same object if nothing changes."""
-    portable = _convert(schema, _add_items)
+    portable = _convert(schema, lambda part: _split_types(_add_items(part)))
     return portable if "properties" in portable else {**portable, "properties": {}}
 
 
 def build_portable_output(schema: Schema) -> Schema:
     """Return an output schema in the form for clients; the same object if nothing changes."""
-    return _convert(schema, lambda part: _add_items(_remove_format(part)))
+    return _convert(schema, lambda part: _split_types(_add_items(_remove_format(part))))
 
 
 def _convert(schema: Schema, convert: Callable[[Schema], Schema]) -> Schema:
@@ -53,6 +72,22 @@ def _add_items(schema: Schema) -> Schema:
         # No item follows the prefix, so `items` are for the clients that do not read the prefix.
         return {**schema, "items": _build_choice(prefix)}
     return {**schema, "items": ANY_VALUE_SCHEMA}
+
+
+def _split_types(schema: Schema) -> Schema:
+    """Return a schema with a list of types as a choice, each with the keywords of its type."""
+    types = schema.get("type")
+    if not isinstance(types, list) or "anyOf" in schema or "unevaluatedItems" in schema:
+        return schema
+    if "unevaluatedProperties" in schema:
+        return schema  # branches would hide the evaluated properties
+    branches = [
+        {"type": kind, **{key: schema[key] for key in schema if key in _KEYWORDS_BY_TYPE.get(kind, ())}}
+        for kind in types
+    ]
+    moved = {"type", *(key for branch in branches for key in branch)}
+    rest = {key: value for key, value in schema.items() if key not in moved}
+    return {**(branches[0] if len(branches) == 1 else {"anyOf": branches}), **rest}
 
 
 def _is_array(schema: Schema) -> bool:

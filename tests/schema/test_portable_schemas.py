@@ -77,7 +77,10 @@ ARRAYS: list[tuple[Schema, Schema]] = [
     ({"type": "array"}, {"type": "array", "items": ANY_VALUE_SCHEMA}),
     ({"type": "array", "items": True}, {"type": "array", "items": ANY_VALUE_SCHEMA}),
     ({"type": "array", "items": False}, {"type": "array", "items": ANY_VALUE_SCHEMA, "maxItems": 0}),
-    ({"type": ["array", "null"]}, {"type": ["array", "null"], "items": ANY_VALUE_SCHEMA}),
+    (
+        {"type": ["array", "null"], "title": "All"},
+        {"anyOf": [{"type": "array", "items": ANY_VALUE_SCHEMA}, {"type": "null"}], "title": "All"},
+    ),
     ({"type": "array", "items": {}}, {"type": "array", "items": {}}),
     (
         {"type": "array", "prefixItems": [STRING, STRING], "items": False},
@@ -101,6 +104,34 @@ def test_arrays_get_items_that_accept_what_they_accepted(build: Callable[[Schema
         assert build(schema)["properties"]["a"] == expected
 
 
+TYPES: list[tuple[Schema, Schema]] = [
+    ({"type": ["string"], "maxLength": 3}, {"type": "string", "maxLength": 3}),
+    (
+        {"type": ["string", "null"], "maxLength": 3, "minimum": 1, "enum": ["a", None], "description": "A"},
+        {
+            "anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}],
+            "minimum": 1,
+            "enum": ["a", None],
+            "description": "A",
+        },
+    ),
+    (
+        {"type": ["string", "number"], "maxLength": 3, "minimum": 1},
+        {"anyOf": [{"type": "string", "maxLength": 3}, {"type": "number", "minimum": 1}]},
+    ),
+    (
+        {"type": ["object", "null"], "unevaluatedProperties": False},
+        {"type": ["object", "null"], "unevaluatedProperties": False},
+    ),
+]
+
+
+def test_lists_of_types_become_choices() -> None:
+    for given_schema, expected in TYPES:
+        schema = {"type": "object", "properties": {"a": given_schema}}
+        assert build_portable_input(schema)["properties"]["a"] == expected
+
+
 def test_an_input_schema_has_properties() -> None:
     assert build_portable_input({"type": "object"}) == {"type": "object", "properties": {}}
 
@@ -121,6 +152,21 @@ def draw_schemas() -> st.SearchStrategy[Schema]:
             st.builds(lambda parts, extra: {"type": "array", "prefixItems": parts, **extra}, lists, limits),
             st.builds(lambda extra: {"type": "array", **extra}, limits),
             st.builds(lambda parts: {"anyOf": parts}, lists),
+            st.builds(
+                lambda kinds, extra: {"type": kinds, **extra},
+                st.lists(st.sampled_from(["string", "array", "object", "null", "integer"]), min_size=1, unique=True),
+                st.fixed_dictionaries(
+                    {},
+                    optional={
+                        "maxItems": st.integers(0, 3),
+                        "items": inner,
+                        "maxLength": st.integers(0, 3),
+                        "minimum": st.integers(0, 1),
+                        "properties": st.dictionaries(st.sampled_from("ab"), inner),
+                        "enum": st.just(["", None, 0]),
+                    },
+                ),
+            ),
             st.dictionaries(st.sampled_from("ab"), inner).map(lambda named: {"type": "object", "properties": named}),
         )
 
@@ -140,3 +186,4 @@ def test_portable_schemas_accept_the_same_values(schema: Schema, value: Any) -> 
     for portable in (build_portable_input(root), build_portable_output(root)):
         assert SchemaChecker(portable).is_valid({"value": value}) == SchemaChecker(root).is_valid({"value": value})
         assert all(isinstance(part.get("items"), dict) for part in list_parts(portable) if is_array(part))
+        assert not any(isinstance(part.get("type"), list) for part in list_parts(portable))
