@@ -121,10 +121,12 @@ def _list_part_types(part: forms.Field) -> tuple[str, ...]:
 
 def _accepts_null(item: ExposedField, field: forms.Field) -> bool:
     """Return True if null empties the column: it becomes NULL, an empty text or an empty list."""
-    if field.required or isinstance(field, forms.BooleanField):
+    if field.required:
         return False
     if item.is_to_many or item.model_field.null:
         return True
+    if isinstance(field, forms.BooleanField):
+        return False  # the form would make False of it
     try:
         value = field.clean(None)
     except (AttributeError, TypeError, ValueError, ValidationError):
