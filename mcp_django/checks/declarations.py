@@ -9,7 +9,7 @@ from django.db import DatabaseError
 from mcp_django import conf, wiring
 from mcp_django.checks.installation import register_check
 from mcp_django.conf.project import databases
-from mcp_django.schema import DeclarationError, describe_failure
+from mcp_django.schema import describe_failure
 from mcp_django.schema.host_rules import HostReaction, find_host_findings
 from mcp_django.server.composition.extension import Extension
 from mcp_django.server.composition.provider import Provider
@@ -136,16 +136,15 @@ def check_host_rules() -> Iterator[CheckMessage]:
     """
     for alias in conf.get_settings().servers:
         server = _find_server(alias)
-        for tool in () if server is None else server.registry.tools:
+        if server is None:
+            continue
+        # E004 reports tools that cannot be listed.
+        for tool in filter(server.registry.can_list, server.registry.tools):
             yield from _check_host_rules(tool)
 
 
 def _check_host_rules(tool: Tool) -> Iterator[CheckMessage]:
-    try:
-        entry = tool.wire
-    except DeclarationError:
-        return  # E004 reports it.
-    for finding in find_host_findings([entry]):
+    for finding in find_host_findings([tool.wire]):
         if finding.rule.reaction is HostReaction.REFUSES:
             yield Warning(
                 f"{tool.source}: {finding} (refused by {finding.rule.hosts}).",

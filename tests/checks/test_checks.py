@@ -445,3 +445,20 @@ def test_a_tool_that_a_host_refuses_is_reported_with_host_and_remedy() -> None:
     assert "alias" in str(found[0].hint)
     assert "'measure.all' has a name" in found[1].msg
     assert messages() == found
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_a_tool_that_cannot_be_listed_hides_no_host_rule() -> None:
+    class Broken:
+        def __str__(self) -> str:
+            raise LookupError("no such text")
+
+    @tool(title=Broken())  # type: ignore[arg-type]
+    def broken() -> str:
+        return ""
+
+    @tool(name="a.b")
+    def dotted() -> str:
+        return ""
+
+    assert [message.id for message in messages() if message.id == "mcp_django.W066"] == ["mcp_django.W066"]
