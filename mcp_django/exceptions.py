@@ -11,6 +11,12 @@ from mcp_django.server.context.idempotency import OutcomeUnknown
 
 __all__ = ["MCPError", "OutcomeUnknown", "ToolError", "URLElicitationRequired", "translate"]
 
+INVALID_MOVES = frozenset({"mptt.exceptions.InvalidMove", "treebeard.exceptions.InvalidMoveToDescendant"})
+"""Exceptions of packages for trees, whose texts are for users.
+
+The packages are optional, so the classes are named.
+"""
+
 
 def translate(error: Exception) -> Exception | None:
     """Return the ToolError for an exception of Django's; None for a bug."""
@@ -21,7 +27,14 @@ def translate(error: Exception) -> Exception | None:
             return ToolError(str(error) or "Permission denied")
         case Http404() | ObjectDoesNotExist():
             return NotFound(str(error) or "Not found")
+    if _is_invalid_move(error):
+        return ToolError(str(error) or "A row cannot be moved to this place of the tree")
     return None
+
+
+def _is_invalid_move(error: Exception) -> bool:
+    """Return True if a tree refuses to move a row below itself."""
+    return any(f"{cls.__module__}.{cls.__qualname__}" in INVALID_MOVES for cls in type(error).__mro__)
 
 
 def get_field_errors(error: ValidationError) -> dict[str, list[str]]:

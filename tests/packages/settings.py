@@ -5,13 +5,26 @@ from tests.settings import INSTALLED_APPS as BASE_APPS
 
 INSTALLED_APPS = [
     *BASE_APPS,
+    "django_countries",
     "django_jsonform",
     "djmoney",
-    "django_countries",
+    "modelcluster",
+    "mptt",
     "multiselectfield",
     "phonenumber_field",
     "recurrence",
     "taggit",
     "timezone_field",
+    "treebeard",
+    "wagtail",
+    "wagtail.admin",
+    "wagtail.documents",
+    "wagtail.images",
+    "wagtail.search",
+    "wagtail.sites",
+    "wagtail.users",
     "tests.packages",
 ]
+
+WAGTAIL_SITE_NAME = "Site"
+WAGTAILADMIN_BASE_URL = "http://testserver"

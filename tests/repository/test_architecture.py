@@ -123,7 +123,7 @@ SUB_LAYERS = {
         {"tools"},
         {"actions", "resources"},
         {"toolset"},
-        {"generic"},
+        {"generic", "tree_toolset"},
     ),
 }
 NO_DJANGO = ("protocol", "schema", "server")

@@ -14,6 +14,7 @@ from mcp_django.orm.declaration.exposed_fields import (
     find_field,
     find_last_field,
     find_relation,
+    get_tree_columns,
     parse_search_field,
 )
 from mcp_django.orm.declaration.names import is_secret_column, is_secret_name
@@ -256,7 +257,20 @@ def check_write_options(toolset: BaseModelToolset) -> None:
                 f"{where}: version_field is {toolset.version_field!r}, which is not a column of the model"
             )
 
+    _check_tree(toolset, where)
     _check_confirmation(toolset, where)
+
+
+def _check_tree(toolset: BaseModelToolset, where: str) -> None:
+    """Check that rows of a tree are added and deleted by methods that keep the tree consistent."""
+    if not get_tree_columns(toolset.model):
+        return
+    for tool, hook in (("create", "save_model"), ("delete", "delete_model")):
+        if tool in toolset.tools and not toolset.is_overridden(hook):
+            raise DeclarationError(
+                f"{where}: the tool {tool!r} would corrupt the tree of {toolset.model._meta.label}, which treebeard "
+                f"keeps; extend mcp_django.orm.TreeToolset, or override {hook}"
+            )
 
 
 def _check_confirmation(toolset: BaseModelToolset, where: str) -> None:

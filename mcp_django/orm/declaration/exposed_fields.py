@@ -414,6 +414,23 @@ def find_last_field(model: Any, path: str) -> Any:
     return field
 
 
+_TREE_COLUMNS = {
+    "treebeard.mp_tree.MP_Node": ("path", "depth", "numchild"),
+    "treebeard.ns_tree.NS_Node": ("lft", "rgt", "tree_id", "depth"),
+}
+"""Columns that django-treebeard writes, by base class. It is optional, so the classes are named."""
+
+
+def get_tree_columns(model: type[models.Model]) -> frozenset[str]:
+    """Return the names of the columns that place the rows in a tree of treebeard; empty for other models.
+
+    Its methods (`add_root`, `add_child`, `move`) keep them consistent. Rows that are written by these columns alone lie
+    beside the tree.
+    """
+    bases = {f"{cls.__module__}.{cls.__qualname__}" for cls in model.__mro__}
+    return frozenset(name for base, names in _TREE_COLUMNS.items() if base in bases for name in names)
+
+
 def find_relation(model: type[models.Model], name: str) -> Any:
     """Return a relation of a model, or None if the name does not denote a relation."""
     field = find_field(model, name)

@@ -6,7 +6,7 @@ from django.db import models
 
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.checks import check_declaration
-from mcp_django.orm.declaration.exposed_fields import Exposure, compile_exposure
+from mcp_django.orm.declaration.exposed_fields import Exposure, compile_exposure, get_tree_columns
 from mcp_django.orm.declaration.writable_form import FormClass
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
@@ -50,6 +50,11 @@ class ModelInline(BaseModelToolset):
         inline.name = cls.name or accessor or f"{inline.model._meta.model_name}_set"
 
         check_declaration(inline)
+        if get_tree_columns(inline.model) and {"create", "update"} & {*parent.tools}:
+            raise DeclarationError(
+                f"{inline.source}: {inline.model._meta.label} is a tree of treebeard, whose rows an inline cannot "
+                "place; write them by a toolset of their own"
+            )
         if inline.inlines or inline.actions:
             raise DeclarationError(f"{inline.source}: an inline has neither inlines nor actions")
         return inline

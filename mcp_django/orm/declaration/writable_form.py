@@ -22,7 +22,7 @@ from django.utils.html import strip_tags
 from mcp_django.forms.choices import ValueChoice, build_choice_schema, describe_choices, join_sentences, list_choices
 from mcp_django.forms.fields import build_property
 from mcp_django.orm.codecs import Codec, get_codec
-from mcp_django.orm.declaration.exposed_fields import ExposedField
+from mcp_django.orm.declaration.exposed_fields import ExposedField, get_tree_columns
 from mcp_django.orm.declaration.relation_fields import build_relation_field
 from mcp_django.schema import DeclarationError, any_of_types, convert_failures, list_types, make_nullable
 
@@ -294,7 +294,7 @@ def build_writable_form(toolset: "BaseModelToolset", form: FormClass) -> Writabl
 
 def get_writable_fields(toolset: "BaseModelToolset") -> dict[str, ExposedField]:
     """Return the shown, editable fields that clients may write, before the form restricts them."""
-    readonly = {*toolset.readonly_fields, *toolset.sensitive_fields}
+    readonly = {*toolset.readonly_fields, *toolset.sensitive_fields, *get_tree_columns(toolset.model)}
     return {
         name: item
         for name, item in toolset.exposure.fields.items()
@@ -341,7 +341,8 @@ def _build_form_only_value(
         raise DeclarationError(f"{where} has no choices")
     required = field.required and field.initial is None
     if not isinstance(field, forms.ChoiceField):
-        return WritableValue(described.schema, described.to_python, required, label)
+        schema = described.schema if field.required else make_nullable(described.schema)
+        return WritableValue(schema, described.to_python, required, label)
 
     choices = [choice for choice in list_choices(cast(Any, field.choices), str) if choice.value]
     schema, read = _build_choice_value(choices, field)
