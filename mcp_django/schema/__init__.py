@@ -24,7 +24,13 @@ from mcp_django.schema.functions.prompts import (
     compile_uri_parameters,
 )
 from mcp_django.schema.functions.signature import CompiledParameters, compile_parameters, find_injected
-from mcp_django.schema.jsonable import call_in_default_language, is_lazy, to_json, to_json_fallback
+from mcp_django.schema.jsonable import (
+    call_in_default_language,
+    is_lazy,
+    to_json,
+    to_json_fallback,
+    to_json_schema,
+)
 from mcp_django.schema.portable_schemas import build_portable_input, build_portable_output
 from mcp_django.schema.reading import TextParser, compile_text_parser
 from mcp_django.schema.validation.validation import (
@@ -75,4 +81,5 @@ __all__ = [
     "strip_null",
     "to_json",
     "to_json_fallback",
+    "to_json_schema",
 ]

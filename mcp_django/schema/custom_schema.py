@@ -61,8 +61,7 @@ def check_schema(schema: Any, where: str) -> SchemaChecker:
     """
     if not isinstance(schema, dict):
         raise DeclarationError(f"{where}: the schema must be a dict, not {type(schema).__name__}")
-    if _is_too_nested(schema):
-        raise DeclarationError(f"{where}: nested deeper than {_MAX_NESTING} levels, or not JSON; flatten the schema")
+    _check_json(schema, where)
     if schema.get("type") != "object":
         raise DeclarationError(f"{where}: the root must have 'type': 'object'; put other values under a property")
 
@@ -134,23 +133,35 @@ def _check_size(schema: dict[str, Any], where: str) -> None:
             raise DeclarationError(f"{where}: schemas nested deeper than {MAX_SCHEMA_DEPTH}; use '$defs' and '$ref'")
 
 
-def _is_too_nested(value: Any) -> bool:
-    """Return True for a value that is too deeply nested, cyclic, or not JSON."""
-    level = [value]
+def _check_json(schema: dict[str, Any], where: str) -> None:
+    """Check that a schema is JSON, and not nested too deeply.
+
+    Raises:
+        DeclarationError: names the path of the first value that is not JSON.
+    """
+    level: list[tuple[Any, tuple[Any, ...]]] = [(schema, ())]
     for _ in range(_MAX_NESTING):
-        inner: list[Any] = []
-        for item in level:
+        inner: dict[int, tuple[Any, tuple[Any, ...]]] = {}  # a shared value would double the work at each level
+        for item, path in level:
             if isinstance(item, dict):
-                if not all(isinstance(key, str) for key in item):
-                    return True
-                inner.extend(item.values())
+                for key in item:
+                    if not isinstance(key, str):
+                        raise DeclarationError(f"{where}: {_describe_path(path)} has the key {key!r}, not a text")
+                inner |= {id(value): (value, (*path, key)) for key, value in item.items()}
             elif isinstance(item, list):
-                inner.extend(item)
+                inner |= {id(value): (value, (*path, number)) for number, value in enumerate(item)}
             elif not (item is None or isinstance(item, str | int | float)):
-                return True
+                kind = type(item).__name__
+                raise DeclarationError(
+                    f"{where}: {_describe_path(path)} is a value of type {kind}, which is not JSON; give a text, a "
+                    "number, a list or a dict"
+                )
 
         if not inner:
-            return False
-        # Deduplicate: a shared value would double the work at each level.
-        level = list({id(item): item for item in inner}.values())
-    return True
+            return
+        level = list(inner.values())
+    raise DeclarationError(f"{where}: nested deeper than {_MAX_NESTING} levels; flatten the schema")
+
+
+def _describe_path(path: tuple[Any, ...]) -> str:
+    return "/".join(map(str, path)) or "the root"

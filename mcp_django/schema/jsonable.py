@@ -1,7 +1,9 @@
 """Conversion of a handler's return value, and of lazily translated texts, to JSON values."""
 
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from math import isfinite
 from typing import Any, TypeVar
 
 from pydantic_core import to_jsonable_python
@@ -9,6 +11,10 @@ from pydantic_core import to_jsonable_python
 from mcp_django.schema.annotations import is_struct_value, to_builtins
 
 T = TypeVar("T")
+LIMIT_KEYWORDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+"""Keywords of JSON Schema with a number as value."""
+MAX_CONVERTED_DEPTH = 128
+"""Maximum nesting of converted schemas. Deeper parts stay unchanged."""
 
 
 def call_in_default_language(make: Callable[..., T], *args: Any) -> T:
@@ -46,6 +52,47 @@ def to_json(value: Any, fallback: Callable[[Any], Any] = to_json_fallback) -> An
     except ValueError as error:
         # PydanticSerializationError is a ValueError. A value that contains itself raises another one.
         raise TypeError(f"{type(value).__name__} has no JSON form: {error}") from error
+
+
+def to_json_schema(schema: Any) -> Any:
+    """Convert the values in a schema to JSON.
+
+    A schema that code generates may have lazy texts, `Decimal`, dates, enums and tuples. A `Decimal` becomes a number
+    as a limit, else a text, as in results. A value without JSON form stays, and `check_schema` reports it.
+    """
+    known: dict[int, Any] = {}  # a shared value would double the work at each level
+
+    def convert(value: Any, depth: int) -> Any:
+        if depth > MAX_CONVERTED_DEPTH:
+            return value
+        if not isinstance(value, Mapping | list | tuple):
+            return _to_json_or_itself(value)
+        if id(value) not in known:
+            known[id(value)] = value  # for a value that contains itself
+            known[id(value)] = convert_items(value, depth + 1)
+        return known[id(value)]
+
+    def convert_items(value: Any, depth: int) -> Any:
+        if not isinstance(value, Mapping):
+            return [convert(item, depth) for item in value]
+        return {key: _to_number(item) if key in LIMIT_KEYWORDS else convert(item, depth) for key, item in value.items()}
+
+    return convert(schema, 0)
+
+
+def _to_json_or_itself(value: Any) -> Any:
+    try:
+        return to_json(value)
+    except TypeError:
+        return value
+
+
+def _to_number(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return to_json_schema(value)  # a property with the name of a keyword
+    if not isinstance(value, Decimal) or not isfinite(value):
+        return _to_json_or_itself(value)
+    return int(value) if value == value.to_integral_value() else float(value)
 
 
 def is_lazy(value: Any) -> bool:

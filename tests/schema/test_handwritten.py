@@ -1,6 +1,7 @@
 """Schemas by hand: what is served as it is, and what is refused at registration."""
 
 from copy import deepcopy
+from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
@@ -228,13 +229,25 @@ def test_a_schema_nested_without_end_is_refused() -> None:
     for _ in range(200):
         shared = [shared, shared]
     for schema in (endless, deep, {"type": "object", "examples": shared}):
-        assert "nested deeper than" in refusal(schema)
+        found = refusal(schema)
+        assert "nested deeper than" in found
+        assert "JSON" not in found
 
 
 def test_a_schema_that_is_not_json_is_refused(subtests: pytest.Subtests) -> None:
-    for value in [{1: "a"}, {"a": {1}}, {"default": object()}, {"enum": (1, 2)}]:
+    cases: list[tuple[dict[Any, Any], str]] = [
+        ({1: "a"}, "the root has the key 1, not a text"),
+        ({"properties": {"a": {None: 1}}}, "properties/a has the key None, not a text"),
+        ({"a": {1}}, "a is a value of type set, which is not JSON"),
+        ({"default": object()}, "default is a value of type object, which is not JSON"),
+        ({"enum": (1, 2)}, "enum is a value of type tuple, which is not JSON"),
+        ({"properties": {"a": {"enum": [1, Decimal(2)]}}}, "properties/a/enum/1 is a value of type Decimal"),
+    ]
+    for value, problem in cases:
         with subtests.test(value=value):
-            assert "not JSON" in refusal({"type": "object", **value})
+            found = refusal({"type": "object", **value})
+            assert problem in found
+            assert "nested" not in found
 
 
 def test_formats_are_not_asserted() -> None:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel, Field
 
-from mcp_django.schema import to_json
+from mcp_django.schema import to_json, to_json_schema
 
 
 class Colour(enum.Enum):
@@ -88,3 +88,33 @@ def test_a_value_that_contains_itself_is_a_type_error() -> None:
     endless.append(endless)
     with pytest.raises(TypeError, match="list has no JSON form"):
         to_json(endless)
+
+
+def test_the_values_of_a_generated_schema_become_json() -> None:
+    lazystr = pytest.importorskip("django.utils.functional").lazystr
+    schema = {
+        "type": "object",
+        "properties": {
+            "size": {"type": "number", "minimum": Decimal("0.5"), "maximum": Decimal(90), "default": Decimal("1.50")},
+            "colour": {"enum": (lazystr("red"), Colour.RED, None), "description": lazystr("A colour")},
+            "minimum": {"type": "string", "title": lazystr("Least")},
+        },
+    }
+    assert to_json_schema(schema)["properties"] == {
+        "size": {"type": "number", "minimum": 0.5, "maximum": 90, "default": "1.50"},
+        "colour": {"enum": ["red", to_json(Colour.RED), None], "description": "A colour"},
+        "minimum": {"type": "string", "title": "Least"},
+    }
+
+
+def test_values_without_json_form_stay_in_a_schema_for_the_check() -> None:
+    strange = object()
+    shared: Any = []
+    for _ in range(100):
+        shared = [shared, shared]
+    found = to_json_schema({"default": strange, "examples": shared})
+    assert found["default"] is strange
+    assert len(found["examples"]) == 2
+    endless: dict[str, Any] = {}
+    endless |= {"a": endless, "b": endless}
+    assert to_json_schema(endless)["a"] is endless

@@ -5,6 +5,7 @@ modified.
 """
 
 import difflib
+import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -133,6 +134,8 @@ def select_actions(subject: ExposedView, names: Sequence[str] | str | None) -> l
         DeclarationError: a name is unknown, or nothing is selected.
     """
     actions = list_actions(subject)
+    if not actions:
+        raise DeclarationError(_explain_lack_of_actions(subject))
     if names is None:
         readers = [action for action in actions.values() if action.is_reading]
         chosen = [action for action in readers if not subject.is_viewset or action.key in DEFAULT_ACTIONS]
@@ -157,6 +160,27 @@ def select_actions(subject: ExposedView, names: Sequence[str] | str | None) -> l
         chosen += [action for action in matches if action not in chosen]
 
     return chosen
+
+
+def _explain_lack_of_actions(subject: ExposedView) -> str:
+    """Return the text for a view without actions, with its methods that a route could map."""
+    cls = subject.cls
+    if not subject.is_viewset:
+        return f"{subject.name} has no method for {', '.join(HTTP_METHODS)}, so nothing can be exposed"
+    if subject.actions is not None:
+        return f"{subject.name}.as_view() maps no method that the class allows: {dict(subject.actions)}"
+    names = [
+        name
+        for owner in cls.__mro__
+        if not owner.__module__.startswith(("rest_framework.", "django."))
+        for name, function in vars(owner).items()
+        if inspect.isfunction(function) and list(inspect.signature(function).parameters)[1:2] == ["request"]
+    ]
+    found = next((name for name in names if not name.startswith("_")), "method")
+    return (
+        f"{subject.name} has no actions that a router of Django REST framework finds ({', '.join(STANDARD_ACTIONS)}, "
+        f"@action); map its methods: expose({cls.__name__}.as_view({{'get': {found!r}}}), actions=[{found!r}])"
+    )
 
 
 def get_default_prefix(subject: ExposedView, actions: Sequence[ViewAction]) -> str:

@@ -16,7 +16,9 @@ from mcp_django.contrib.rest.actions import (
     list_actions,
     select_actions,
 )
+from mcp_django.contrib.rest.compilation import PlanCompilation, get_compilation
 from mcp_django.contrib.rest.plan_builder import UNSET, ViewOptions
+from mcp_django.contrib.rest.requests.preparation import Prepare, load_prepare
 from mcp_django.contrib.rest.tools import EXPOSED_ACTIONS, ExposedAction, ViewTool, ViewToolParameters
 from mcp_django.protocol.types import Icon
 from mcp_django.schema import DeclarationError, call_in_default_language
@@ -29,23 +31,20 @@ from mcp_django.server.server import Server
 V = TypeVar("V")
 
 
-class ExposeOptions(TypedDict, total=False):
-    """Options of `expose`; mappings are by action."""
+class ViewExposeOptions(TypedDict, total=False):
+    """Options of `expose` for any number of views; mappings are by action."""
 
-    actions: Sequence[str] | Literal["__all__"]
-    prefix: str
-    names: Mapping[str, str]
     descriptions: Mapping[str, str]
     lookup: str
     inputs: Mapping[str, Any]
     outputs: Mapping[str, Any]
     parameters: Mapping[str, Mapping[str, dict[str, Any]]]
     page_size: int
-    route: str
     kwargs: Mapping[str, Any]
     version: str
     host: str
     decorated: bool
+    prepare: Prepare | str | None
     hide_denied: bool
     style: OperationStyle
     permission: Permission | Mapping[str, Permission]
@@ -60,8 +59,19 @@ class ExposeOptions(TypedDict, total=False):
     exception_handlers: Mapping[type[Exception], Callable[..., Any]]
 
 
+class ExposeOptions(ViewExposeOptions, total=False):
+    """Options of `expose`."""
+
+    actions: Sequence[str] | Literal["__all__"]
+    prefix: str
+    names: Mapping[str, str]
+    route: str
+
+
 _TOOL_OPTIONS = ("icons", "tags", "meta", "metadata", "timeout", "guards", "interceptors", "exception_handlers")
-_ACTION_OPTIONS = ("names", "descriptions", "inputs", "outputs", "parameters")
+_MAPPING_OPTIONS = ("names", "descriptions", "inputs", "outputs", "parameters")
+OPTIONS_BY_ACTION = (*_MAPPING_OPTIONS, "permission", "scopes")
+"""Options that are, or may be, mappings by action."""
 
 
 @overload
@@ -94,6 +104,10 @@ def expose(view: Any = None, *, server: str | Server = "default", **options: Unp
     arguments, with values or functions of the Context. `version` is the API version of all calls, `host` the host name
     in links. `decorated` accepts that decorators around the routed view do not run for calls.
 
+    `prepare` is a function of the view's request, or its dotted path. It sets what MIDDLEWARE or a router's decorator
+    would set, and runs before the view, and before its schemas are read. A context manager that it returns surrounds
+    the view.
+
     `permission` and `scopes` are checked before the view's own permissions, and may be given by action. `hide_denied`
     hides a tool from callers that the view's permission classes reject before they see a row. All other options are as
     for `@tool`.
@@ -104,13 +118,13 @@ def expose(view: Any = None, *, server: str | Server = "default", **options: Unp
 
     def decorate(found: Any) -> Any:
         registry = server.registry if isinstance(server, Server) else get_registry(server)
-        _register_tools(registry, found, options)
+        register_view(registry, found, options)
         return found
 
     return decorate if view is None else decorate(view)
 
 
-def _register_tools(registry: Registry, view: Any, options: ExposeOptions) -> None:
+def register_view(registry: Registry, view: Any, options: ExposeOptions) -> None:
     """Register the tools; invalid options become one problem of the registry."""
     with registry.collect_errors(f"{getattr(view, '__module__', '?')}.{getattr(view, '__qualname__', view)}"):
         subject = ExposedView.from_view(view)
@@ -118,10 +132,12 @@ def _register_tools(registry: Registry, view: Any, options: ExposeOptions) -> No
         chosen = select_actions(subject, options.get("actions"))
         _check_action_options(subject, options, chosen)
 
+        compilation = get_compilation(registry)
         for action in chosen:
             name = _get_for_action(action, options.get("names"), None)
             name = name or _build_tool_name(action, options.get("prefix"))
-            build, source = functools.partial(_build_tool, action, options), f"{subject.name}.{action.name}"
+            build = functools.partial(_build_tool, action, options, compilation)
+            source = f"{subject.name}.{action.name}"
             if options.get("style") == "generic":
                 _add_to_catalog(registry, build, action, source, name)
             else:
@@ -143,14 +159,15 @@ def _check_options(subject: ExposedView, options: ExposeOptions) -> None:
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise DeclarationError(f"{subject.name}: page_size={size!r} is invalid; give an integer above 0")
     check_style(options.get("style", "per_operation"), subject.name)
+    load_prepare(options.get("prepare"), subject.name)
 
 
 def _check_action_options(subject: ExposedView, options: ExposeOptions, chosen: Sequence[ViewAction]) -> None:
     """Check that options by action are mappings, and name exposed actions."""
     keys = {key for action in chosen for key in (action.key, action.name)}
-    for option in (*_ACTION_OPTIONS, "permission", "scopes"):
+    for option in OPTIONS_BY_ACTION:
         by_action: Any = options.get(option)
-        if option in _ACTION_OPTIONS and not isinstance({} if option not in options else by_action, Mapping):
+        if option in _MAPPING_OPTIONS and not isinstance({} if option not in options else by_action, Mapping):
             raise DeclarationError(f"{subject.name}: {option} is a mapping by action, such as {option}={{'list': …}}")
         for name in by_action if isinstance(by_action, Mapping) else ():
             if name not in keys:
@@ -158,11 +175,12 @@ def _check_action_options(subject: ExposedView, options: ExposeOptions, chosen: 
                 raise DeclarationError(f"{subject.name}: {option} names {name!r}, which {why}")
 
 
-def _build_tool(action: ViewAction, options: ExposeOptions) -> ViewTool:
+def _build_tool(action: ViewAction, options: ExposeOptions, compilation: PlanCompilation) -> ViewTool:
     exposed = ExposedAction(
         action, _build_view_options(action, options), dict(options.get("kwargs") or {}), options.get("host")
     )
     EXPOSED_ACTIONS.add(exposed)
+    compilation.add(exposed)
     description = _get_for_action(action, options.get("descriptions"), None)
 
     def handle(context: Context, arguments: dict[str, Any]) -> Any:
@@ -188,7 +206,7 @@ def _build_tool(action: ViewAction, options: ExposeOptions) -> ViewTool:
     )
     tool.call_checks = exposed.build_call_checks()
     parts = {field.name: getattr(tool, field.name) for field in fields(tool)}
-    return ViewTool(**parts, exposed=exposed, has_own_description=description is not None)
+    return ViewTool(**parts, exposed=exposed, compilation=compilation, has_own_description=description is not None)
 
 
 def _build_view_options(action: ViewAction, options: ExposeOptions) -> ViewOptions:
@@ -202,6 +220,7 @@ def _build_view_options(action: ViewAction, options: ExposeOptions) -> ViewOptio
         output=_get_for_action(action, options.get("outputs"), UNSET),
         parameters=_get_for_action(action, options.get("parameters"), {}),
         decorated=options.get("decorated", False),
+        prepare=load_prepare(options.get("prepare"), action.subject.name),
     )
 
 

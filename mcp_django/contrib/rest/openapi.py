@@ -5,9 +5,11 @@ are resolved, `nullable` becomes a null type, and read-only fields are removed f
 """
 
 import copy
+import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from rest_framework import serializers
@@ -18,16 +20,17 @@ from mcp_django.contrib.http_tools.tools import Schema, move_exclusive_limits
 from mcp_django.contrib.rest.requests.query_params import parse_openapi_parameter
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, is_file
 from mcp_django.contrib.rest.schema.serializers import build_body_schema
-from mcp_django.schema import make_nullable
+from mcp_django.schema import ANNOTATION_KEYWORDS, make_nullable, strip_null
+from mcp_django.schema.jsonable import LIMIT_KEYWORDS
 
 try:
     from drf_spectacular.drainage import GENERATOR_STATS
     from drf_spectacular.openapi import AutoSchema
-    from drf_spectacular.plumbing import ComponentRegistry
+    from drf_spectacular.plumbing import ComponentIdentity, ComponentRegistry
 
     SCHEMA_CLASSES: tuple[type[Any], ...] = (AutoSchema,)
 except ImportError:
-    SCHEMA_CLASSES = ()
+    SCHEMA_CLASSES, ComponentIdentity, ComponentRegistry = (), type, object  # type: ignore[assignment,misc]
 
 logger = logging.getLogger("mcp_django.rest")
 MAX_SCHEMA_DEPTH = 12
@@ -37,6 +40,46 @@ _COPIED_KEYWORDS = frozenset(
     | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength"}
     | {"minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"}
 )
+
+
+class SharedComponents(ComponentRegistry):
+    """Components of several actions, so that each serializer is described once.
+
+    drf-spectacular names a component after its class, and keeps the first of two classes of one name. The operation of
+    the second one is described apart here.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_conflict = False
+
+    def generate(self, make_operation: Callable[[ComponentRegistry], Any]) -> tuple[Any, bool]:
+        """Return the operation, and False if it uses another class of a known name."""
+        known = dict(self._components)
+        self._has_conflict = False
+        is_complete = False
+        try:
+            operation = make_operation(self)
+            is_complete = not self._has_conflict
+        finally:
+            if not is_complete:
+                self._components = known  # without components that refer to the other class, or lack a schema
+        return operation, is_complete
+
+    @property
+    def schemas(self) -> Mapping[str, Any]:
+        """Schemas of the components by name."""
+        return {name: component.schema for (name, kind), component in self._components.items() if kind == "schemas"}
+
+    def __contains__(self, component: Any) -> bool:
+        known = self._components.get(component.key)
+        if known is not None and _get_identity(known.object) != _get_identity(component.object):
+            self._has_conflict = True
+        return known is not None
+
+
+def _get_identity(described: Any) -> Any:
+    return described if isinstance(described, type | ComponentIdentity) else type(described)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +94,16 @@ class SpectacularOperation:
     description: str = ""
 
 
-def describe_operation(view: Any, function: Any, path: str, method: str) -> SpectacularOperation | None:
+def describe_operation(
+    view: Any, function: Any, path: str, method: str, shared: "SharedComponents | None" = None
+) -> SpectacularOperation | None:
     """Describe an action, or return None if drf-spectacular cannot.
 
     It cannot if the view, or the `function` that handles the action, has another schema class. The same holds if it
     excludes the action, or fails.
 
-    `path` is in OpenAPI's form: "/books/{id}/". The view is prepared as for a request.
+    `path` is in OpenAPI's form: "/books/{id}/". The view is prepared as for a request. `shared` are the components of
+    actions described before, by the same thread.
     """
     # @extend_schema stores a class on the function, as drf_spectacular.generators.SchemaGenerator.create_view expects.
     schema_source = getattr(function, "kwargs", {}).get("schema") or view.schema
@@ -68,12 +114,9 @@ def describe_operation(view: Any, function: Any, path: str, method: str) -> Spec
         return None
     schema.view = view
 
-    registry = ComponentRegistry()
     try:
         with GENERATOR_STATS.silence():
-            operation = schema.get_operation(path, path, "", method, registry)
-            components = registry.build({}).get("schemas", {})
-            files = _find_file_fields(schema.get_request_serializer())
+            operation, components = _generate(schema, path, method, shared)
     except Exception:
         logger.warning("drf-spectacular failed to describe an action: %s %s", method.upper(), path, exc_info=True)
         return None
@@ -85,9 +128,10 @@ def describe_operation(view: Any, function: Any, path: str, method: str) -> Spec
     query = [
         parse_openapi_parameter({**entry, "schema": inputs.translate(entry.get("schema", {}))}) for entry in entries
     ]
+    body = _translate_body(operation.get("requestBody"), inputs)
     return SpectacularOperation(
         {parameter.name: parameter for parameter in query},
-        _replace_file_fields(_translate_body(operation.get("requestBody"), inputs), files),
+        _replace_file_fields(body, schema),
         _translate_response(operation.get("responses", {}), outputs),
         str(operation.get("description") or operation.get("summary") or ""),
     )
@@ -101,12 +145,36 @@ def _translate_body(body: Mapping[str, Any] | None, translator: "_SchemaTranslat
     return None if chosen is None else dict(translator.translate(chosen.get("schema", {})))
 
 
-def _find_file_fields(declared: Any) -> dict[str, Schema]:
-    """Return the file fields of a request body.
+def _generate(schema: Any, path: str, method: str, shared: SharedComponents | None) -> tuple[Any, Mapping[str, Any]]:
+    """Return the operation, and the components that it may refer to."""
+    make_operation = functools.partial(schema.get_operation, path, path, "", method)
+    if shared is not None:
+        operation, is_complete = shared.generate(make_operation)
+        if is_complete:
+            return operation, shared.schemas
+    registry = SharedComponents()
+    return make_operation(registry), registry.schemas
 
-    drf-spectacular describes them as URLs unless COMPONENT_SPLIT_REQUEST is set. `declared` is a serializer, or a
-    mapping of media types to serializers.
+
+def _replace_file_fields(body: Schema | None, schema: Any) -> Schema | None:
+    """Return the body with files in its file fields.
+
+    drf-spectacular describes them as URLs unless COMPONENT_SPLIT_REQUEST is set. The serializer is asked only if a
+    property may be one.
     """
+    properties = (body or {}).get("properties", {})
+    if body is None or not any(strip_null(inner).get("format") == "uri" for inner in properties.values()):
+        return body
+    files = {name: inner for name, inner in _find_file_fields(schema).items() if name in properties}
+    return {**body, "properties": {**properties, **files}}
+
+
+def _find_file_fields(schema: Any) -> dict[str, Schema]:
+    """Return the file fields of the declared request.
+
+    It is a serializer, or a mapping of media types to serializers.
+    """
+    declared = schema.get_request_serializer()
     if isinstance(declared, Mapping):
         forms = [one for media_type, one in declared.items() if str(media_type).startswith("multipart/")]
         declared = next(iter(forms), None)
@@ -114,14 +182,7 @@ def _find_file_fields(declared: Any) -> dict[str, Schema]:
         declared = declared()
     if not isinstance(declared, serializers.Serializer):
         return {}
-    return {name: schema for name, schema in build_body_schema(declared)["properties"].items() if is_file(schema)}
-
-
-def _replace_file_fields(body: Schema | None, files: Mapping[str, Schema]) -> Schema | None:
-    if body is None or not files or "properties" not in body:
-        return body
-    known = {name: schema for name, schema in files.items() if name in body["properties"]}
-    return {**body, "properties": {**body["properties"], **known}}
+    return {name: inner for name, inner in build_body_schema(declared)["properties"].items() if is_file(inner)}
 
 
 def _translate_response(responses: Mapping[str, Any], translator: "_SchemaTranslator") -> Schema | None:
@@ -131,6 +192,22 @@ def _translate_response(responses: Mapping[str, Any], translator: "_SchemaTransl
                 if is_json(media_type):
                     return dict(translator.translate(content.get("schema", {})))
     return None
+
+
+def _simplify(schema: Schema) -> Schema:
+    """Return the schema without an `allOf` of one schema, and without `anyOf` inside `anyOf`.
+
+    drf-spectacular writes both, because a reference of OpenAPI 3.0 allows nothing beside it.
+    """
+    if len(schema.get("allOf", ())) == 1 and schema.keys() - ANNOTATION_KEYWORDS == {"allOf"}:
+        return {**schema["allOf"][0], **{key: value for key, value in schema.items() if key != "allOf"}}
+    if "anyOf" not in schema:
+        return schema
+    branches: list[Any] = []
+    for branch in schema["anyOf"]:
+        inner = branch["anyOf"] if isinstance(branch, dict) and branch.keys() == {"anyOf"} else [branch]
+        branches += [one for one in inner if one not in branches]
+    return {**schema, "anyOf": branches}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +237,11 @@ class _SchemaTranslator:
         elif "required" in translated:
             names = translated["required"]
             translated["required"] = [n for n in names if self._is_included(schema["properties"].get(n, {}))]
+        for keyword in LIMIT_KEYWORDS & translated.keys():
+            if not isinstance(translated[keyword], int | float | Decimal):
+                del translated[keyword]  # such as a date, which JSON Schema cannot limit
         move_exclusive_limits(schema, translated)
-        translated |= self._translate_inner(schema, depth + 1)
+        translated = _simplify(translated | self._translate_inner(schema, depth + 1))
         return make_nullable(translated) if schema.get("nullable") else translated
 
     def _translate_inner(self, schema: Mapping[str, Any], depth: int) -> Schema:

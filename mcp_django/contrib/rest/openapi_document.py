@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+from django.http import HttpRequest
 from rest_framework.views import APIView
 
 from mcp_django.contrib.openapi import OpenAPIToolset
 from mcp_django.contrib.rest.actions import ExposedView
+from mcp_django.contrib.rest.requests.preparation import Prepare, load_prepare, prepare_request
 from mcp_django.contrib.rest.routes import find_foreign_decorators
 from mcp_django.contrib.rest.tools import run_off_loop
 from mcp_django.contrib.rest.views import build_callback
@@ -26,6 +28,7 @@ def from_spectacular(
     api_version: str | None = None,
     root: str = "",
     decorated: bool = False,
+    prepare: Prepare | str | None = None,
     **options: Any,
 ) -> OpenAPIToolset:
     """Make tools of the DRF views that drf-spectacular documents.
@@ -37,13 +40,12 @@ def from_spectacular(
 
     A call is a request to the view, authenticated as the call's principal. Then the view's own permissions, throttles,
     parsers and filters apply, as with `expose`. `decorated` accepts that decorators around routed views do not run for
-    calls. All other options are those of OpenAPIToolset.
+    calls. `prepare` is a function of the view's request, as of `expose`. All other options are those of OpenAPIToolset.
     """
+    factory = _PrincipalViewFactory(decorated=decorated, prepare=load_prepare(prepare, "from_spectacular()"))
     if document is None:
         document = functools.partial(run_off_loop, functools.partial(_generate_document, urlconf, api_version))
-    return OpenAPIToolset.from_urlconf(
-        document, root=root, prepare=_PrincipalViewFactory(decorated=decorated), **options
-    )
+    return OpenAPIToolset.from_urlconf(document, root=root, prepare=factory, **options)
 
 
 def _generate_document(urlconf: str | None, api_version: str | None) -> Any:
@@ -62,8 +64,9 @@ def _generate_document(urlconf: str | None, api_version: str | None) -> Any:
 class _PrincipalViewFactory:
     """Factory of views that authenticate requests as the call's principal."""
 
-    def __init__(self, *, decorated: bool) -> None:
+    def __init__(self, *, decorated: bool, prepare: Prepare | None) -> None:
         self._decorated = decorated
+        self._prepare = prepare
         self._views: WeakKeyDictionary[View, View] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
@@ -90,5 +93,18 @@ class _PrincipalViewFactory:
         non_atomic_databases = {
             name for one in (view, principal_view) for name in getattr(one, "_non_atomic_requests", ())
         }
-        principal_view._non_atomic_requests = non_atomic_databases
-        return cast("View", principal_view)
+        prepared_view: Any = principal_view if self._prepare is None else _wrap_view(principal_view, self._prepare)
+        prepared_view._non_atomic_requests = non_atomic_databases
+        return cast("View", prepared_view)
+
+
+def _wrap_view(view: View, prepare: Prepare) -> View:
+    """Return the view with a prepared request; its response is rendered before a context manager exits."""
+
+    @functools.wraps(view)
+    def call_prepared(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        with prepare_request(prepare, request):
+            response = view(request, *args, **kwargs)
+            return response.render() if getattr(response, "is_rendered", True) is False else response
+
+    return call_prepared

@@ -1,7 +1,8 @@
 """Request plan: conversion of a tool's arguments to a request.
 
 A plan is compiled once per URLconf. Arguments are flat: path arguments, query parameters and fields of the body, side
-by side. The body is a single argument `body` if its fields are unknown or conflict with other names.
+by side. The body is a single argument `body` if its fields are unknown or conflict with other names. A body that is an
+object or a list of such objects has the fields of the object, and `items` for the list.
 """
 
 import functools
@@ -25,6 +26,7 @@ from mcp_django.internal_request import RequestContent
 from mcp_django.schema import ArgumentError, strip_null
 
 BODY_ARGUMENT = "body"
+ITEMS_ARGUMENT = "items"
 _SCALAR_TYPES = ["string", "number", "boolean", "null"]
 _PERMISSIVE_SCHEMA: Schema = {"type": [*_SCALAR_TYPES, "array"], "items": {"type": _SCALAR_TYPES}}
 
@@ -46,6 +48,8 @@ class RequestPlan:
     """Schema of the body; None without body."""
     is_body_flat: bool
     """True if the body's fields are separate arguments."""
+    is_body_repeatable: bool
+    """True if the body may also be a list of objects with these fields, given as `items`."""
     writer: BodyWriter
     media_types: tuple[str, ...]
     """Media types that the view renders, JSON first."""
@@ -86,13 +90,13 @@ class RequestPlan:
             if self._needs_version():
                 required.append(self.version.param)
 
-        if self.is_body_flat:
+        if self.is_body_repeatable:
+            properties |= self._build_repeatable_body()
+        elif self.is_body_flat:
             properties |= self.body_fields
             required += (self.body or {}).get("required", [])
         elif self.body is not None:
-            properties[BODY_ARGUMENT] = (
-                self.body if self.body.get("type") else {"description": "The request's JSON body"}
-            )
+            properties[BODY_ARGUMENT] = self.body or {"description": "The request's JSON body"}
             if self.body.get("required") or self.body.get("minItems"):
                 required.append(BODY_ARGUMENT)
 
@@ -100,6 +104,21 @@ class RequestPlan:
         if required:
             schema["required"] = required
         return {**schema, "additionalProperties": False}
+
+    def _build_repeatable_body(self) -> dict[str, Schema]:
+        """Return the fields of one object, and the argument for several.
+
+        No field is required in the schema, because a list replaces all of them. Their descriptions say it instead:
+        several hosts reject alternatives at the root of a schema.
+        """
+        required = set((self.body or {}).get("required", ()))
+        fields = {
+            name: _add_sentence(schema, f"Required without `{ITEMS_ARGUMENT}`.") if name in required else schema
+            for name, schema in self.body_fields.items()
+        }
+        text = "Several at once: objects with the fields that are arguments of this tool, in place of these arguments"
+        items: Schema = {"type": "object", **({"required": sorted(required)} if required else {})}
+        return {**fields, ITEMS_ARGUMENT: {"type": "array", "items": items, "minItems": 1, "description": text}}
 
     def build_gate_schema(self) -> Schema:
         """Return the schema that is checked before the view runs.
@@ -114,6 +133,8 @@ class RequestPlan:
             properties[self.version.param] = {"type": ["string", "null"]}
         for name, schema in self.body_fields.items():
             properties[name] = _build_file_gate(schema) if is_file(schema) else {}
+        if self.is_body_repeatable:
+            properties[ITEMS_ARGUMENT] = {"type": "array"}
         if not self.is_body_flat and self.body is not None:
             properties[BODY_ARGUMENT] = {}
 
@@ -125,12 +146,20 @@ class RequestPlan:
         return version.is_argument and version.location == "path" and version.default is None
 
     def build_body(self, arguments: Mapping[str, Any]) -> RequestContent:
-        """Return the body for the arguments."""
+        """Return the body for the arguments.
+
+        Raises:
+            ArgumentError: fields of one object are given beside a list.
+        """
         if self.body is None:
             return RequestContent()
         if not self.is_body_flat:
             return self.writer.write(arguments[BODY_ARGUMENT]) if BODY_ARGUMENT in arguments else RequestContent()
         given = {name: value for name, value in arguments.items() if name in self.body_fields}
+        if self.is_body_repeatable and ITEMS_ARGUMENT in arguments:
+            if given:
+                raise ArgumentError(f"{ITEMS_ARGUMENT} replaces {', '.join(given)}; put them into each object of it")
+            return self.writer.write(arguments[ITEMS_ARGUMENT])
         return self.writer.write(given)
 
     def build_query(self, arguments: Mapping[str, Any]) -> str:
@@ -217,6 +246,13 @@ def _encode_query_value(parameter: OperationParameter, value: Any) -> Pairs:
 def _build_file_gate(schema: Schema) -> Schema:
     one = {**FILE_SCHEMA, "type": ["object", "null"]}
     return {"type": ["array", "null"], "items": one} if "items" in strip_null(schema) else one
+
+
+def _add_sentence(schema: Schema, sentence: str) -> Schema:
+    """Return the schema with a sentence at the end of its description."""
+    text = str(schema.get("description", "")).rstrip()
+    before = f"{text} " if text.endswith((".", "!", "?")) else f"{text}. " if text else ""
+    return {**schema, "description": f"{before}{sentence}"}
 
 
 def _check_version_token(version: str) -> str:

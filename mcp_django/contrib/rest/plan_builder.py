@@ -1,20 +1,23 @@
 """Builder of request plans from views, serializers, filters and routes."""
 
+import functools
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
 from rest_framework import serializers
 
 from mcp_django.contrib.http_tools.bodies import JSON_MEDIA_TYPE, is_json
 from mcp_django.contrib.http_tools.parameters import OperationParameter
 from mcp_django.contrib.http_tools.tools import Schema
-from mcp_django.contrib.rest.actions import ViewAction
-from mcp_django.contrib.rest.openapi import describe_operation
-from mcp_django.contrib.rest.plan import RequestPlan
+from mcp_django.contrib.rest.actions import STANDARD_ACTIONS, ViewAction
+from mcp_django.contrib.rest.openapi import SharedComponents, describe_operation
+from mcp_django.contrib.rest.plan import ITEMS_ARGUMENT, RequestPlan
 from mcp_django.contrib.rest.requests.page_links import PageLinks, build_page_links
+from mcp_django.contrib.rest.requests.preparation import Prepare
 from mcp_django.contrib.rest.requests.query_params import (
     build_page_schema,
     collect_parameters,
@@ -23,7 +26,7 @@ from mcp_django.contrib.rest.requests.query_params import (
 from mcp_django.contrib.rest.requests.request_body import BodyWriter
 from mcp_django.contrib.rest.requests.versioning import get_api_version
 from mcp_django.contrib.rest.routes import ViewRoute, find_foreign_decorators, find_route
-from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, get_column_schema
+from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, get_column_schema, is_file
 from mcp_django.contrib.rest.schema.serializers import build_body_schema, build_response_schema
 from mcp_django.contrib.rest.views import build_callback, build_fake_view, get_initkwargs, get_view_actions
 
@@ -46,6 +49,8 @@ class ViewOptions:
     output: Any = UNSET
     parameters: Mapping[str, Schema] = field(default_factory=dict)
     decorated: bool = False
+    prepare: Prepare | None = None
+    """Function of the project that prepares the view's request."""
 
 
 def resolve_route(action: ViewAction, options: ViewOptions) -> tuple[ViewRoute | None, Callable[..., Any]]:
@@ -69,8 +74,14 @@ def resolve_route(action: ViewAction, options: ViewOptions) -> tuple[ViewRoute |
 class PlanBuilder:
     """Builder of an action's request plan, from its view outside a request."""
 
-    def __init__(self, action: ViewAction, options: ViewOptions) -> None:
-        """Prepare the view.
+    def __init__(
+        self,
+        action: ViewAction,
+        options: ViewOptions,
+        request: HttpRequest,
+        components: SharedComponents | None = None,
+    ) -> None:
+        """Prepare the view; `request` is one of `build_fake_request`.
 
         Raises:
             ImproperlyConfigured: as for `resolve_route`.
@@ -79,13 +90,12 @@ class PlanBuilder:
         self.options = options
         self.route, self.callback = resolve_route(action, options)
         self.view, self.request = build_fake_view(
-            action, get_view_actions(action, self.route), get_initkwargs(action, self.route)
+            action, get_view_actions(action, self.route), get_initkwargs(action, self.route), request
         )
-        self.operation = describe_operation(self.view, action.function, self._build_openapi_path(), action.method)
-        self.serializer = self._find_serializer()
-        parsers = [parser() for parser in self.view.parser_classes]
-        fields = getattr(self.serializer, "fields", {}) if isinstance(self.serializer, serializers.Serializer) else {}
-        self.writer = BodyWriter(self._read("parsers", self.view.get_parsers, parsers), fields)
+        self.operation = describe_operation(
+            self.view, action.function, self._build_openapi_path(), action.method, components
+        )
+        self.parsers = self._read("parsers", self.view.get_parsers, [parser() for parser in self.view.parser_classes])
 
     def build(self) -> RequestPlan:
         """Build the plan.
@@ -94,8 +104,10 @@ class PlanBuilder:
             ImproperlyConfigured: `page_size` is set, but the paginator has no parameter for it.
         """
         anything: Schema | None = {}
-        body = self._read("input", self._build_body_schema, anything)
+        body, is_list_possible = _split_list_form(self._read("input", self._build_body_schema, anything))
         version = get_api_version(self.view, self.options.version)
+        if version.param in (body or {}).get("properties", {}):
+            version = version.fix_default()
         path = self._build_path_arguments(version.param if version.location == "path" else "")
 
         nothing: dict[str, OperationParameter] = {}
@@ -104,6 +116,9 @@ class PlanBuilder:
         reserved = {*path, *([version.param] if version.location else [])}
         query = {name: one for name, one in query.items() if name not in reserved}
         argument_names = {*path, *query, *([version.param] if version.is_argument else [])}
+        if is_list_possible:
+            argument_names.add(ITEMS_ARGUMENT)
+        is_flat = _can_be_flat(body, argument_names)
         response_schema = self._read("output", self._build_response_schema, None)
         no_links: tuple[PageLinks | None, Schema | None] = None, response_schema
         page_links, response_schema = self._read(
@@ -118,9 +133,10 @@ class PlanBuilder:
             path_schemas={argument: self._build_path_schema(name) for argument, name in path.items()},
             query=query,
             version=version,
-            body=body,
-            is_body_flat=_can_be_flat(body, argument_names),
-            writer=self.writer,
+            body=_join_list_form(body) if is_list_possible and not is_flat else body,
+            is_body_flat=is_flat,
+            is_body_repeatable=is_list_possible and is_flat,
+            writer=self._build_body_writer(body),
             media_types=self._read("renderers", self._list_json_media_types, (JSON_MEDIA_TYPE,)),
             response_schema=response_schema,
             description=self.operation.description if self.operation is not None else "",
@@ -180,8 +196,13 @@ class PlanBuilder:
         return {}
 
     def _is_list(self) -> bool:
+        """Return True if the action may read several rows, so that filters and pages apply."""
         action = self.action
-        return action.is_reading and (action.key == "list" or (action.is_extra and action.is_detail is False))
+        if action.key in STANDARD_ACTIONS or not action.is_reading:
+            return action.key == "list"
+        if action.is_detail is None and action.subject.is_viewset:  # a method that as_view() maps
+            return self.route is None or self._get_lookup_kwarg() not in self.route.arguments
+        return action.is_extra and action.is_detail is False
 
     def _build_page_links(
         self, query: Mapping[str, OperationParameter], schema: Schema | None
@@ -193,8 +214,17 @@ class PlanBuilder:
         media_types = [str(renderer.media_type) for renderer in self.view.get_renderers()]
         return tuple(dict.fromkeys(media_type for media_type in media_types if is_json(media_type)))
 
-    def _find_serializer(self) -> Any:
-        """Return the serializer of the action, or None if it is not certain.
+    def _build_body_writer(self, body: Schema | None) -> BodyWriter:
+        """Return the encoder of the body. It has the serializer's fields if it may encode a form."""
+        writer, nothing = BodyWriter(self.parsers, {}), dict[str, Any]()
+        has_file = any(is_file(schema) for schema in (body or {}).get("properties", {}).values())
+        if not (has_file or writer.needs_form) or not isinstance(self.serializer, serializers.Serializer):
+            return writer
+        return BodyWriter(self.parsers, self._read("fields", lambda: self.serializer.fields, nothing))
+
+    @functools.cached_property
+    def serializer(self) -> Any:
+        """Serializer of the action, or None if it is not certain.
 
         An extra action of the project may not use the view's serializer. It does if `@action` sets one, or if
         `get_serializer_class` returns another class than for an unknown action.
@@ -210,6 +240,9 @@ class PlanBuilder:
             return None  # it needs a real request; errors will come from the view
 
     def _has_own_serializer(self) -> bool:
+        """Return True if the view chooses another serializer for the action than for an unknown one."""
+        if not hasattr(self.view, "get_serializer_class"):
+            return False
         chosen = self.view.get_serializer_class()
         self.view.action = "an action that no view has"
         try:
@@ -223,24 +256,26 @@ class PlanBuilder:
         if self.options.input is not UNSET:
             return _resolve_schema(self.options.input, build_body_schema)
 
+        if self.action.method == "delete" and not self.action.is_drf_method and self._has_own_serializer():
+            return build_body_schema(self.view.get_serializer())  # such as a password that confirms it
         if self.action.method not in ("post", "put", "patch"):
             return None
         if self.operation is not None and (not self.action.is_extra or self._is_described()):
             return self.operation.body
-        if self.serializer is not None:
-            return build_body_schema(self.serializer)
-        if self.writer.is_file_body:
+        if (serializer := self.serializer) is not None:
+            return build_body_schema(serializer)
+        if BodyWriter(self.parsers, {}).is_file_body:
             return {"type": "object", "properties": {"file": dict(FILE_SCHEMA)}, "required": ["file"]}
         return {}
 
     def _build_response_schema(self) -> Schema | None:
-        action, serializer = self.action, self.serializer
+        action = self.action
         if self.options.output is not UNSET:
             return _resolve_schema(self.options.output, build_response_schema)
 
         if self.operation is not None and (action.is_drf_method or self._is_described()):
             return self.operation.response
-        if serializer is None or not action.is_drf_method or action.method == "delete":
+        if not action.is_drf_method or action.method == "delete" or (serializer := self.serializer) is None:
             return None
 
         is_many = isinstance(serializer, serializers.ListSerializer) and action.key == "list"
@@ -273,6 +308,20 @@ def _resolve_schema(declared: Any, read: Callable[[Any], Schema]) -> Schema | No
     if isinstance(declared, type) and issubclass(declared, serializers.BaseSerializer):
         declared = declared()
     return read(declared)
+
+
+def _split_list_form(body: Schema | None) -> tuple[Schema | None, bool]:
+    """Return the object form of a body, and True if the body may also be a list of such objects."""
+    forms = [form for key in ("anyOf", "oneOf") for form in (body or {}).get(key, ())]
+    objects = [form for form in forms if form.get("type") == "object"]
+    lists = [form for form in forms if form.get("type") == "array"]
+    if len(forms) == 2 and len(objects) == len(lists) == 1 and lists[0].get("items") == objects[0]:
+        return objects[0], True
+    return body, False
+
+
+def _join_list_form(body: Schema | None) -> Schema:
+    return {"anyOf": [body, {"type": "array", "items": body}]}
 
 
 def _can_be_flat(body: Schema | None, taken: set[str]) -> bool:

@@ -166,9 +166,11 @@ def _get_view_kwargs(route: ViewRoute) -> dict[str, Any]:
 
 
 def _find_routes(action: ViewAction) -> list[ViewRoute]:
-    routes = _index_routes(get_resolver(get_urlconf())).get(action.subject.cls, [])
-    is_viewset = action.subject.is_viewset
-    return [route for route in routes if not is_viewset or route.actions.get(action.method) == action.name]
+    """Return the routes to an action: those of its own callback, else those of its class."""
+    subject = action.subject
+    routes = _index_routes(get_resolver(get_urlconf())).get(subject.cls, [])
+    routes = [route for route in routes if not subject.is_viewset or route.actions.get(action.method) == action.name]
+    return [route for route in routes if route.callback is subject.callback] or routes
 
 
 @lru_cache(maxsize=16)

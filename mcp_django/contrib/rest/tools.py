@@ -4,6 +4,7 @@ Input and output are read when a tool is first listed or called. By then seriali
 not the case while apps are loaded.
 """
 
+import contextlib
 import functools
 import inspect
 import logging
@@ -28,13 +29,16 @@ from mcp_django.contrib.http_tools.argument_layout import OperationParameters
 from mcp_django.contrib.http_tools.replies import build_exception_reply
 from mcp_django.contrib.http_tools.tools import OperationOutput, Schema, wrap_schema
 from mcp_django.contrib.rest.actions import ViewAction
+from mcp_django.contrib.rest.compilation import PlanCompilation
+from mcp_django.contrib.rest.openapi import SharedComponents
 from mcp_django.contrib.rest.plan import RequestPlan
 from mcp_django.contrib.rest.plan_builder import PlanBuilder, ViewOptions, resolve_route
+from mcp_django.contrib.rest.requests.preparation import prepare_request
 from mcp_django.contrib.rest.responses import build_error_result, build_result
-from mcp_django.contrib.rest.views import build_fake_view
+from mcp_django.contrib.rest.views import build_fake_request, build_fake_view
 from mcp_django.internal_request import build_request
 from mcp_django.protocol.headers import HeaderParam
-from mcp_django.schema import DeclarationError, call_in_default_language
+from mcp_django.schema import DeclarationError, call_in_default_language, to_json_schema
 from mcp_django.schema.custom_schema import check_schema
 from mcp_django.schema.validation.validation import SchemaChecker
 from mcp_django.server.context.context import Context
@@ -68,7 +72,8 @@ class CompiledPlan:
 
     def __init__(self, name: str, plan: RequestPlan) -> None:
         layout = plan.build_layout()
-        gate, schema = layout.arrange_schema(plan.build_gate_schema()), layout.arrange_schema(plan.build_schema())
+        gate = layout.arrange_schema(plan.build_gate_schema())
+        schema = to_json_schema(layout.arrange_schema(plan.build_schema()))
         try:
             check_schema(schema, name)
         except DeclarationError as problem:
@@ -89,6 +94,7 @@ class CompiledPlan:
 def _build_output(schema: Schema | None, name: str) -> ViewToolOutput | None:
     if not schema:
         return None
+    schema = to_json_schema(schema)
     wrapped = schema.get("type") != "object"
     schema = wrap_schema(schema, is_required=True) if wrapped else schema
     try:
@@ -118,8 +124,14 @@ class ExposedAction:
     def __repr__(self) -> str:
         return f"<{self.action.subject.name}.{self.action.name}>"
 
-    def get_compiled_plan(self) -> CompiledPlan:
+    def has_plan(self) -> bool:
+        """Return True if the plan for the active URLconf is compiled."""
+        return get_resolver(get_urlconf()) in self._compiled_plans
+
+    def get_compiled_plan(self, components: SharedComponents | None = None) -> CompiledPlan:
         """Return the compiled plan for the active URLconf.
+
+        `components` are the descriptions of serializers that other plans have used.
 
         Raises:
             ImproperlyConfigured: the options conflict with the route or the view.
@@ -130,15 +142,15 @@ class ExposedAction:
             with self._lock:
                 found = self._compiled_plans.get(resolver)
                 if found is None:
-                    found = run_off_loop(lambda: call_in_default_language(self._compile))
+                    found = run_off_loop(lambda: call_in_default_language(self._compile, components))
                     self.on_compiled(found)
                     self._compiled_plans[resolver] = found
         return found
 
-    def find_compiled_plan(self) -> CompiledPlan | None:
+    def find_compiled_plan(self, components: SharedComponents | None = None) -> CompiledPlan | None:
         """Return the compiled plan, or log the problem and return None."""
         try:
-            return self.get_compiled_plan()
+            return self.get_compiled_plan(components)
         except ImproperlyConfigured as problem:
             logger.error("Exposed action cannot be used: %r: %s", self, problem)
         except Exception:
@@ -151,9 +163,13 @@ class ExposedAction:
         No row is checked. A permission class that needs a real request and fails counts as a denial.
         """
         callback: Any = self.get_compiled_plan().plan.callback
-        view, request = build_fake_view(self.action, getattr(callback, "actions", {}), callback.initkwargs, principal)
+        http_request = build_fake_request(self.action, principal)
         try:
-            view.check_permissions(request)
+            with prepare_request(self.options.prepare, http_request):
+                view, request = build_fake_view(
+                    self.action, getattr(callback, "actions", {}), callback.initkwargs, http_request
+                )
+                view.check_permissions(request)
         except (APIException, PermissionDenied, Http404):
             return False
         return True
@@ -170,8 +186,14 @@ class ExposedAction:
             else ()
         )
 
-    def _compile(self) -> CompiledPlan:
-        return CompiledPlan(repr(self), PlanBuilder(self.action, self.options).build())
+    def _compile(self, components: SharedComponents | None) -> CompiledPlan:
+        request = build_fake_request(self.action)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(prepare_request(self.options.prepare, request))
+            except Exception:
+                logger.warning("Request for the schemas is unprepared: %r", self, exc_info=True)
+            return CompiledPlan(repr(self), PlanBuilder(self.action, self.options, request, components).build())
 
     def run(self, context: Context, arguments: dict[str, Any]) -> Any:
         """Send one request to the view and return its ToolResult.
@@ -195,18 +217,20 @@ class ExposedAction:
                 match=match,
             )
 
-            response = plan.callback(request, **kwargs)
             build = functools.partial(
                 build_result,
                 request=request,
                 wrapped=compiled.wrapped,
                 convert=plan.build_converter(request, arguments, compiled.layout.arrange),
             )
-            return (
-                self._await_response(response, request, build, context)
-                if inspect.isawaitable(response)
-                else build(response)
-            )
+            with prepare_request(self.options.prepare, request) as is_surrounded:
+                response = plan.callback(request, **kwargs)
+                if not inspect.isawaitable(response):
+                    return build(response)
+                if is_surrounded:
+                    _discard(response)
+                    raise ImproperlyConfigured(f"{self!r} is async; its prepare= must not return a context manager")
+            return self._await_response(response, request, build, context)
         except Exception as problem:
             return _handle_exception(problem, request)
 
@@ -219,6 +243,13 @@ class ExposedAction:
             return await executor.run(build, awaited_response)
         except Exception as problem:
             return await executor.run(_handle_exception, problem, request)
+
+
+def _discard(response: Any) -> None:
+    """Close a coroutine that will not run."""
+    close = getattr(response, "close", None)
+    if close is not None:
+        close()
 
 
 def _handle_exception(problem: Exception, request: HttpRequest | None) -> ToolResult:
@@ -268,6 +299,8 @@ class ViewTool(Tool):
     """Tool with schemas that are read late."""
 
     exposed: ExposedAction
+    compilation: PlanCompilation
+    """Compilation of the plans of all tools in the same lists."""
     has_own_description: bool
     """True if `expose` was given a description."""
 
@@ -280,6 +313,10 @@ class ViewTool(Tool):
             self.output = compiled.output
 
     def _wire(self) -> dict[str, Any]:
+        if find_running_loop() is None:
+            self.compilation.compile(self.exposed)
+        elif not self.exposed.has_plan():
+            run_off_loop(self.compilation.compile_all)
         compiled = self.exposed.find_compiled_plan()  # also sets the output schema
         entry = super()._wire()
         if not self.has_own_description and compiled is not None and compiled.plan.description:
@@ -311,8 +348,8 @@ def _get_atomic_databases(plan: RequestPlan) -> AtomicDatabases:
 def run_off_loop(make: Callable[[], T]) -> T:
     """Call `make` on this thread, or on a new one if an event loop is running.
 
-    The event loop waits for it, once for each tool. Lists are encoded on the loop, and serializers query the database
-    for choices.
+    The event loop waits for it, once for a list. Lists are encoded on the loop, and serializers query the database for
+    choices.
     """
     if find_running_loop() is None:
         return make()

@@ -64,24 +64,31 @@ def build_callback(
     return callback
 
 
+def build_fake_request(action: ViewAction, principal: Any = None) -> HttpRequest:
+    """Return a request by the principal, or an anonymous one, that has no path."""
+    request = HttpRequest()
+    request.method = action.method.upper()
+    request.META.update({"SERVER_NAME": "localhost", "SERVER_PORT": "80", PRINCIPAL_META_KEY: principal})
+    user = None if principal is None else principal.user
+    request.user = AnonymousUser() if user is None else user
+    return request
+
+
 def build_fake_view(
-    action: ViewAction, actions: Mapping[str, str], initkwargs: Mapping[str, Any], principal: Any = None
+    action: ViewAction, actions: Mapping[str, str], initkwargs: Mapping[str, Any], http_request: HttpRequest
 ) -> tuple[Any, Request]:
-    """Return a view in the state of a request by the principal.
+    """Return a view in the state of a request of `build_fake_request`.
 
     Its permissions can be checked then. Without a principal the request is anonymous, to read serializers and filters.
     Then `swagger_fake_view` is set, which views support for generators of OpenAPI documents.
     """
+    principal = http_request.META[PRINCIPAL_META_KEY]
     view = action.subject.cls(**initkwargs)
     view.swagger_fake_view = principal is None
     if action.subject.is_viewset:
         view.action_map = dict(actions)
         for method, name in actions.items():
             setattr(view, method, getattr(view, name))
-
-    http_request = HttpRequest()
-    http_request.method = action.method.upper()
-    http_request.META.update({"SERVER_NAME": "localhost", "SERVER_PORT": "80", PRINCIPAL_META_KEY: principal})
 
     view.args, view.kwargs, view.format_kwarg, view.request = (), {}, None, http_request
     view.headers = {}

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,17 @@ async def test_yaml_is_read_as_json_would_have_it() -> None:
     properties = (await tools(YAML))["towns"]["inputSchema"]["properties"]
     assert properties["country"]["enum"] == ["no", "on", "12:30", "2024-01-01", "yes"]
     assert properties["size"]["default"] == "010"  # no octal, and no number of JSON's
+
+
+async def test_values_of_python_in_a_dict_become_those_of_json() -> None:
+    size = {"type": "number", "maximum": Decimal("90.5"), "description": gettext_lazy("Size of the pet")}
+    parameter = {"name": "size", "in": "query", "schema": size}
+    found = (await tools(document({"/pets": {"get": operation(operationId="pets", parameters=[parameter])}})))["pets"]
+    assert found["inputSchema"]["properties"]["size"] == {
+        "type": "number",
+        "maximum": 90.5,
+        "description": "Size of the pet",
+    }
 
 
 async def test_numbers_that_json_does_not_have_do_no_harm() -> None:

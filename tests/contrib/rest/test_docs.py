@@ -1,4 +1,4 @@
-"""The examples of docs/expose/rest.md, declared and called."""
+"""The examples of docs/expose/rest.md and rest-routers.md, declared and called."""
 
 import sys
 from types import ModuleType
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group, Permission, User
+from rest_framework.routers import SimpleRouter
 
 from mcp_django.server.options import ServerOptions
 from mcp_django.server.primitives import registry
@@ -16,6 +17,7 @@ from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import PipelineClient, ports
 
 BLOCKS = python_blocks(ROOT / "docs" / "expose" / "rest.md")
+ROUTER_BLOCKS = python_blocks(ROOT / "docs" / "expose" / "rest-routers.md")
 
 
 def server_of(found: registry.Registry) -> Server:
@@ -44,6 +46,21 @@ def test_the_examples_are_served_and_do_what_the_page_says(monkeypatch: pytest.M
     package, views = ModuleType("directory"), module
     monkeypatch.setitem(sys.modules, "directory", package)
     monkeypatch.setitem(sys.modules, "directory.views", views)
+    api = ModuleType("directory.api")
+    api.router, api.admin_router, api.branch_router = (SimpleRouter() for _ in range(3))  # type: ignore[attr-defined]
+    for router, basename in ((api.router, "group"), (api.admin_router, "token"), (api.branch_router, "member")):
+        router.register("groups", module.GroupViewSet, basename=basename)
+    api.admin_router.register("teams", module.GroupViewSet, basename="team")
+    api.admin_router.register("notes", module.GroupViewSet, basename="internal-note")
+    monkeypatch.setitem(sys.modules, "directory.api", api)
+    _, found = served_by(ROUTER_BLOCKS[0], monkeypatch)
+    names = [tool.name for tool in server_of(found).registry.tools]
+    assert names[:2] == ["admin_team_create", "admin_team_destroy"]
+    assert names[-2:] == ["group_list", "group_retrieve"]
+    _, found = served_by(ROUTER_BLOCKS[1], monkeypatch)
+    client = PipelineClient(server_of(found), principal=principal(ada))
+    assert call("member_list")["structuredContent"]["count"] == 1
+
     _, found = served_by(BLOCKS[1], monkeypatch)
     client = PipelineClient(server_of(found), principal=principal(ada))
     assert async_to_sync(client.names)() == ["team_list"], "what the view would refuse is hidden"

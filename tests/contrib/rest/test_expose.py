@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import pytest
-from rest_framework import permissions, serializers, viewsets
+from rest_framework import permissions, serializers, versioning, viewsets
 from rest_framework.decorators import action, api_view
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -215,6 +215,50 @@ async def test_arguments_are_flat_and_a_clash_puts_the_body_apart() -> None:
     properties = (await entry(server, "numbers_add"))["inputSchema"]["properties"]
     assert set(properties) == {"pk", "body"}
     assert await PipelineClient(server).text("numbers_add", pk=2, body={"pk": 3}) == '{"sum":5}'
+
+
+@urls
+async def test_a_field_named_as_the_version_takes_the_argument_if_the_version_has_a_default() -> None:
+    class Release(serializers.Serializer):
+        version = serializers.IntegerField()
+
+    class Releases(viewsets.GenericViewSet):
+        class versioning_class(versioning.AcceptHeaderVersioning):  # noqa: N801
+            default_version = "2"
+            allowed_versions = ("1", "2")
+
+        @action(detail=False, methods=["post"], serializer_class=Release)
+        def add(self, request: Any) -> Response:
+            return Response({"api": request.version, "field": request.data["version"]})
+
+    server = served(Releases, actions="__all__", prefix="releases_")
+    assert (await entry(server, "releases_add"))["inputSchema"]["properties"] == {"version": {"type": "integer"}}
+    assert await PipelineClient(server).text("releases_add", version=7) == '{"api":"2","field":7}'
+
+
+@urls
+async def test_a_deletion_with_a_serializer_of_its_own_has_its_fields() -> None:
+    class Confirmation(serializers.Serializer):
+        password = serializers.CharField()
+
+    class Accounts(viewsets.GenericViewSet):
+        def get_serializer_class(self) -> Any:
+            return Confirmation if self.action == "destroy" else views.AuthorSerializer
+
+        def destroy(self, request: Any, pk: str) -> Response:
+            Confirmation(data=request.data).is_valid(raise_exception=True)
+            return Response({"deleted": pk})
+
+    class Plain(Accounts):
+        serializer_class = views.AuthorSerializer
+        get_serializer_class = viewsets.GenericViewSet.get_serializer_class
+
+    server = served(Accounts, actions=["destroy"], prefix="account_")
+    assert set((await entry(server, "account_destroy"))["inputSchema"]["properties"]) == {"pk", "password"}
+    assert "password: This field is required" in await PipelineClient(server).error("account_destroy", pk="1")
+    assert await PipelineClient(server).text("account_destroy", pk="1", password="x") == '{"deleted":"1"}'
+    server = served(Plain, actions=["destroy"], prefix="plain_")
+    assert set((await entry(server, "plain_destroy"))["inputSchema"]["properties"]) == {"pk"}
 
 
 @urls

@@ -1,9 +1,13 @@
 """What drf-spectacular says of a view is what its tools say; what it says nothing of, the serializers do."""
 
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.core.validators import MaxValueValidator
 from django.test import override_settings
+from django.utils.translation import gettext_lazy
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
@@ -119,7 +123,11 @@ def test_schemas_of_openapi_become_json_schema(subtests: pytest.Subtests) -> Non
         ({"oneOf": [{"enum": ["a"]}, {"enum": [""]}]}, {"anyOf": [{"enum": ["a"]}, {"enum": [""]}]}),
         (
             {"allOf": [{"$ref": "#/components/schemas/X"}], "readOnly": True, "example": 1},
-            {"allOf": [{"type": "object", "properties": {"nullable": {"type": "string"}}, "required": ["nullable"]}]},
+            {"type": "object", "properties": {"nullable": {"type": "string"}}, "required": ["nullable"]},
+        ),
+        (
+            {"oneOf": [{"type": "integer"}, {"type": "string", "nullable": True}], "nullable": True, "title": "Key"},
+            {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}], "title": "Key"},
         ),
         ({"$ref": "#/components/schemas/Y"}, None),
     )
@@ -135,3 +143,101 @@ def test_schemas_of_openapi_become_json_schema(subtests: pytest.Subtests) -> Non
             }
             found = _SchemaTranslator(components, is_input=True).translate(openapi)
             assert found == schema or (schema is None and str(found).count("again") == 13)
+
+
+class SiteSerializer(serializers.Serializer):
+    """Fields whose descriptions by drf-spectacular have lazy texts and Decimals."""
+
+    name = serializers.CharField(max_length=20, help_text=gettext_lazy("Name of the site"))
+    latitude = serializers.DecimalField(
+        max_digits=8, decimal_places=6, min_value=Decimal("-90.5"), max_value=Decimal(90), coerce_to_string=False
+    )
+    opened = serializers.DateField(validators=[MaxValueValidator(date(2030, 1, 1))])
+    status = serializers.SerializerMethodField()
+
+    @extend_schema_field({"type": "string", "enum": [gettext_lazy("Active"), gettext_lazy("Planned")]})
+    def get_status(self, site: Any) -> str:
+        return "Active"
+
+
+class SiteViewSet(viewsets.ModelViewSet):
+    schema = AutoSchema()
+    queryset = Book.objects.all()
+    serializer_class = SiteSerializer
+
+
+async def test_lazy_texts_and_decimals_of_a_description_become_json(caplog: pytest.LogCaptureFixture) -> None:
+    server = make_server()
+    expose(SiteViewSet, server=server, actions=["create", "retrieve"])
+    found = {tool["name"]: tool for tool in (await PipelineClient(server).request("tools/list"))["tools"]}
+    arguments = found["book_create"]["inputSchema"]["properties"]
+    assert arguments["name"] == {"type": "string", "maxLength": 20, "description": "Name of the site"}
+    assert (arguments["latitude"]["minimum"], arguments["latitude"]["maximum"]) == (-90.5, 90)
+    assert "maximum" not in arguments["opened"]
+    assert found["book_retrieve"]["outputSchema"]["properties"]["status"]["enum"] == ["Active", "Planned"]
+    assert not [record for record in caplog.records if record.name == "mcp_django.rest"]
+
+
+class OneOrMany(AutoSchema):
+    """Schema of views that create an object or a list of objects."""
+
+    def _get_request_for_media_type(self, serializer: Any, direction: str = "request") -> Any:
+        schema, required = super()._get_request_for_media_type(serializer, direction)
+        return {"oneOf": [schema, {"type": "array", "items": schema}]}, required
+
+
+class RackSerializer(serializers.Serializer):
+    name = serializers.CharField(max_length=20, help_text="Name of the rack.")
+    note = serializers.CharField(required=False)
+
+
+class CrateSerializer(serializers.Serializer):
+    items = serializers.IntegerField()
+
+
+class RackViewSet(viewsets.GenericViewSet):
+    schema = OneOrMany()
+    queryset = Book.objects.all()
+    serializer_class = RackSerializer
+
+    def create(self, request: Any) -> Response:
+        is_list = isinstance(request.data, list)
+        RackSerializer(data=request.data, many=is_list).is_valid(raise_exception=True)
+        return Response({"data": request.data})
+
+    @action(detail=False, methods=["post"], serializer_class=CrateSerializer, schema=OneOrMany())
+    def crate(self, request: Any) -> Response:
+        return Response({"data": request.data})
+
+
+def racks() -> PipelineClient:
+    server = make_server()
+    expose(RackViewSet, server=server, actions="__all__", prefix="rack_")
+    return PipelineClient(server)
+
+
+async def test_a_body_of_one_object_or_a_list_has_the_fields_and_items_for_several() -> None:
+    client = racks()
+    found = {tool["name"]: tool for tool in (await client.request("tools/list"))["tools"]}["rack_create"]["inputSchema"]
+    assert found["properties"]["name"]["description"] == "Name of the rack. Required without `items`."
+    assert "description" not in found["properties"]["note"]
+    assert "required" not in found, "neither the fields nor items are required alone"
+    assert found["properties"]["items"]["items"] == {"type": "object", "required": ["name"]}
+
+    assert await client.text("rack_create", name="a") == '{"data":{"name":"a"}}'
+    assert await client.text("rack_create", items=[{"name": "a"}, {"name": "b"}]) == (
+        '{"data":[{"name":"a"},{"name":"b"}]}'
+    )
+    assert "name: This field is required" in await client.error("rack_create")
+    assert "[1].name: This field is required" in await client.error("rack_create", items=[{"name": "a"}, {}])
+    assert "items replaces name" in await client.error("rack_create", name="a", items=[{"name": "b"}])
+    assert "items: 1 is an integer; give a list" in await client.error("rack_create", items=1)
+
+
+async def test_a_field_named_items_puts_both_forms_of_the_body_apart() -> None:
+    client = racks()
+    found = {tool["name"]: tool for tool in (await client.request("tools/list"))["tools"]}["rack_crate"]["inputSchema"]
+    one, several = found["properties"]["body"]["anyOf"]
+    assert one["required"] == ["items"]
+    assert several == {"type": "array", "items": one}
+    assert await client.text("rack_crate", body=[{"items": 1}]) == '{"data":[{"items":1}]}'

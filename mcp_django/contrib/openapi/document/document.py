@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_django.protocol import jsonrpc
-from mcp_django.schema import DeclarationError
+from mcp_django.schema import DeclarationError, to_json_schema
 
 MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
 """Maximum bytes of a document's text."""
@@ -54,7 +54,7 @@ def load_document(source: DocumentSource, label: str) -> OpenAPIDocument:
     """
     untyped_source: Any = source
     if isinstance(untyped_source, Mapping):
-        return _check_document(untyped_source, "the document", label)
+        return _check_document(to_json_schema(untyped_source), "the document", label)
     if isinstance(untyped_source, str) and _URL.fullmatch(untyped_source.strip()):
         raise DeclarationError(
             f"{label}: a document is not fetched; download {untyped_source.strip()[:200]} and give its path"

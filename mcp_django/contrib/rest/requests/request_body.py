@@ -44,12 +44,14 @@ class BodyWriter:
     """Encoder of request bodies for one view."""
 
     def __init__(self, parsers: list[Any], fields: Mapping[str, Any]) -> None:
-        """Store the parsers; `fields` are those of the body's serializer, if known."""
+        """Store the parsers; `fields` are those of the body's serializer, if known. Only forms need them."""
         types = [str(parser.media_type) for parser in parsers]
         self._json = next((name for name in types if is_json(name)), "")
         self._forms = [name for name in types if name in (MULTIPART_MEDIA_TYPE, FORM_MEDIA_TYPE)]
         self.is_file_body = not self._json and not self._forms and any(isinstance(p, FileUploadParser) for p in parsers)
         """True if the view only accepts a single raw file as its body."""
+        self.needs_form = bool(self._forms) and not self._json
+        """True if the view only accepts forms."""
         self._fields = fields
 
     def write(self, value: Any) -> RequestContent:
@@ -60,7 +62,7 @@ class BodyWriter:
             return RequestContent(upload.content, upload.content_type, disposition)
 
         has_file = isinstance(value, Mapping) and any(_is_upload(item) for item in value.values())
-        if has_file or (isinstance(value, Mapping) and self._forms and not self._json):
+        if has_file or (isinstance(value, Mapping) and self.needs_form):
             pairs = [
                 pair for name, item in value.items() for pair in _iter_form_pairs(name, item, self._fields.get(name))
             ]

@@ -1,6 +1,6 @@
 """API version of a call, sent where the view's versioning class expects it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rest_framework import versioning
@@ -36,6 +36,13 @@ class ApiVersion:
         if self.default is not None:
             schema["default"] = self.default
         return schema
+
+    def fix_default(self) -> "ApiVersion":
+        """Return the version without the argument, if it has a default.
+
+        An argument for a field of the body takes its place.
+        """
+        return self if self.default is None else replace(self, fixed=self.fixed or self.default)
 
     def choose(self, given: str | None) -> str | None:
         """Return the version of a call, or None for the view's own default."""
