@@ -4,6 +4,7 @@ import contextlib
 import datetime as dt
 from typing import Any
 
+import pytest
 from django.core.exceptions import ValidationError
 from django.db import models
 from hypothesis import given
@@ -88,3 +89,15 @@ def test_each_refused_value_is_an_error_of_its_field(drawn: tuple[Any, Any, Writ
         if SchemaChecker(value.schema).is_valid(given_value):
             with contextlib.suppress(ValidationError, ValueError):  # they become errors of the field
                 write(field, form_field, value, given_value)
+
+
+def test_null_is_offered_and_written_for_each_optional_column(subtests: pytest.Subtests) -> None:
+    for field_class, options, _ in COLUMNS:
+        with subtests.test(field_class=field_class.__name__):
+            field = field_class(**options, null=True, blank=True)
+            field.set_attributes_from_name("column")
+            item = ExposedField(name="column", codec=get_codec(field), model_field=field)
+            value = build_writable_value(item, field.formfield())
+            assert value is not None
+            assert SchemaChecker(value.schema).is_valid(None)
+            assert write(field, field.formfield(), value, None) in (None, "")
