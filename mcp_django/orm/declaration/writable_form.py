@@ -90,9 +90,16 @@ def build_writable_value(item: ExposedField, field: forms.Field) -> WritableValu
         schema = {**schema, "description": text}
     if _accepts_null(item, field):
         schema = make_nullable(schema)
-    has_default = model_field.has_default() or is_filled_by_database or field.initial is not None
+    has_default = model_field.has_default() or is_filled_by_database or _has_initial_value(field)
     listed = tuple(choices) if len(choices) <= MAX_NAMED_CHOICES else ()
     return WritableValue({"title": label, **schema}, read, field.required and not has_default, label, listed)
+
+
+def _has_initial_value(field: forms.Field) -> bool:
+    """Return True if an empty form has a value; a field of several parts may have some of them only."""
+    if isinstance(field, forms.MultiValueField) and isinstance(field.initial, list | tuple):
+        return all(part not in (None, "") for part in field.initial)
+    return field.initial is not None
 
 
 def _add_parts(

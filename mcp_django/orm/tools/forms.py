@@ -6,6 +6,7 @@ They write nothing. Clients with apps show a form, whose button calls `create` o
 from collections.abc import Mapping
 from typing import Any
 
+from django.forms import MultiValueField
 from django.utils.text import capfirst
 
 from mcp_django.orm.codecs import get_codec
@@ -155,6 +156,6 @@ def _get_initial(form: WritableForm, name: str) -> Any:
     initial = form.form.base_fields[name].initial
     initial = initial() if callable(initial) else initial
     item = form.fields[name]
-    if isinstance(initial, list) and not item.is_to_many and item.model_field.has_default():
-        initial = item.model_field.get_default()  # the form divides it into its parts
+    if isinstance(form.form.base_fields[name], MultiValueField):  # whose initial value is a list of parts
+        initial = item.model_field.get_default() if item.model_field.has_default() else None
     return None if initial is None or item.is_to_many else item.codec.serialize(initial)
