@@ -74,6 +74,7 @@ W066  a tool that a host refuses
 I001  RedisChannelLayer, where RedisPubSubChannelLayer is more robust (with --deploy)
 I002  middleware that keeps a thread for each running call of the Django view (with --deploy)
 I003  lists of a toolset in an order without an index (with --deploy)
+I004  a large list of tools, most of which are tools of single models
 
 docs/reference/checks.md describes each of them. Only W044 to W046 query a database, and none fails on invalid
 settings: Django, E002 and E003 report those.

@@ -4,6 +4,7 @@ E004 reports declarations that are not served (`checks.declarations`). These che
 server, because paths lead to their fields.
 """
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +12,14 @@ from django.core.checks import CheckMessage, Error, Info, Warning
 from django.db.models import F
 from django.db.models.constants import LOOKUP_SEP
 
+from mcp_django import conf
 from mcp_django.checks.installation import register_check
 from mcp_django.conf.project import databases
 from mcp_django.orm import ModelToolset
 from mcp_django.orm.declaration.exposed_fields import find_relation, is_to_many
 from mcp_django.orm.declaration.required_columns import find_unfilled_columns
+from mcp_django.orm.list_size import advise_generic_style, measure_registered_tools
+from mcp_django.schema import DeclarationError
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.toolset import find_misspelt_attributes
@@ -42,6 +46,20 @@ def check_orders() -> Iterator[CheckMessage]:
                 hint="Add an index on the field (db_index=True, or Meta.indexes), or change the ordering of the "
                 "toolset. If the table is small, silence this check.",
                 id="mcp_django.I003",
+            )
+
+
+@register_check()
+def check_list_sizes() -> Iterator[CheckMessage]:
+    """Check that the tools of models do not fill the context of a language model."""
+    for alias in conf.get_settings().servers:
+        declared = registry.REGISTRIES.get(alias)
+        size = None if declared is None else measure_registered_tools(declared)
+        if size is not None and size.is_reducible:
+            yield Info(
+                f'The server "{alias}" lists {size}; {size.model_tools:,} of the tools are of single models.',
+                hint=f"{advise_generic_style(alias)} mcp_inspect --sizes lists the size of each tool.",
+                id="mcp_django.I004",
             )
 
 
@@ -83,7 +101,8 @@ def _check_toolset(toolset: ModelToolset) -> Iterator[CheckMessage]:
             id="mcp_django.W009",
         )
 
-    yield from _check_new_rows(toolset)
+    with contextlib.suppress(DeclarationError):  # E004 reports a form that cannot be built
+        yield from _check_new_rows(toolset)
     yield from _check_database_and_relations(toolset)
     yield from _check_permissions(toolset)
 

@@ -161,12 +161,14 @@ def servers() -> Mapping[str, ServerSettings]:
     return _parse().settings.servers
 
 
-def orm_style() -> str:
-    """Return `ORM_STYLE`.
+def orm_style(alias: str) -> str:
+    """Return the `ORM_STYLE` of a server.
 
     It is read while modules of the project are imported, so invalid values elsewhere are left to the system checks.
     """
-    return _parse()[0].orm_style
+    settings = _parse().settings
+    server = settings.servers.get(alias)
+    return settings.orm_style if server is None or server.orm_style is None else server.orm_style
 
 
 def is_debug() -> bool:

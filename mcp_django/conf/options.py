@@ -262,6 +262,8 @@ class ServerSettings:
 
     See `mcp_django/conf/proxies.py`.
     """
+    orm_style: readers.OptionalOrmStyle = None
+    """Style of the tools of its model toolsets. None: `ORM_STYLE` of all servers."""
     stored: readers.Flag = True
     """Serve the prompts and resources written in the admin, after all others."""
     lifespan: readers.OptionalDotted = None
@@ -384,7 +386,7 @@ class Settings:
     autodiscover_modules: readers.Modules = ("mcp_tools",)
     """Modules imported from every installed app at startup."""
     orm_style: readers.OrmStyle = "per_model"
-    """Style of the tools of model toolsets.
+    """Style of the tools of model toolsets; a server may have its own, in its entry of SERVERS.
 
     "per_model": one tool for each operation of each model, such as `airport_list`. "generic": one tool for each
     operation of all models of a server, such as `models_list`, which takes the model as an argument.

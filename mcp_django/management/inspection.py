@@ -12,6 +12,7 @@ from asgiref.sync import async_to_sync
 from mcp_django.auth.authorization.policy import PermissionCheck, Policy
 from mcp_django.auth.authorization.rule_cache import ToolRequirements
 from mcp_django.auth.principal import DjangoPrincipal
+from mcp_django.orm.list_size import count_model_tools
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema.host_rules import HostFinding, find_host_findings
 from mcp_django.server.calls.call import Call
@@ -45,6 +46,8 @@ class InspectedPrimitive:
     """Bytes of its list entry in the latest revision."""
     host_findings: tuple[HostFinding, ...]
     """Places in its list entry that a host refuses or limits."""
+    is_model_tool: bool
+    """True for a tool of a single model that a generic tool could replace."""
 
 
 def inspect_server(server: Server, principal: DjangoPrincipal) -> list[InspectedPrimitive]:
@@ -87,6 +90,7 @@ async def _inspect_primitive(call: Call, kind: ListKind, primitive: Primitive) -
         checks=tuple(await _get_policy(call).list_checks(principal, primitive)),
         size_bytes=len(jsonrpc.dumps(entry)),
         host_findings=tuple(find_host_findings([entry])) if isinstance(primitive, Tool) else (),
+        is_model_tool=bool(count_model_tools([primitive])),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from django.apps import apps
 from django.db import models
 
+from mcp_django import conf
 from mcp_django.orm.actions import ActionOptions, build_action_tool, collect_actions
 from mcp_django.orm.declaration.base import FORM_SUFFIX, TOOL_ACTIONS, BaseModelToolset
 from mcp_django.orm.declaration.checks import check_declaration, check_write_options
@@ -72,6 +73,7 @@ class ModelToolset(BaseModelToolset):
                 )
 
         self.registry = registry
+        self.is_generic = conf.orm_style(registry.name) == "generic"
         check_declaration(self)
         check_write_options(self)
 

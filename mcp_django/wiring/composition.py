@@ -104,6 +104,6 @@ def _import_mount_target(alias: str, path: str) -> Any:
     if not is_toolset:
         return target
     server = build_toolset_server(target, alias=alias, publishes_changes=True)
-    if conf.orm_style() == "generic":
+    if conf.orm_style(alias) == "generic":
         server.providers = (GenericTools(server.registry),)
     return server

@@ -158,7 +158,7 @@ _servers_in_creation = threading.local()
 
 def _create_providers(alias: str, described: ServerSettings) -> list[Provider]:
     """Create the providers: generic model tools, and those of the settings."""
-    generic: list[Provider] = [GenericTools(get_registry(alias))] if conf.orm_style() == "generic" else []
+    generic: list[Provider] = [GenericTools(get_registry(alias))] if conf.orm_style(alias) == "generic" else []
     return [*generic, *map(_import_provider, described.providers)]
 
 

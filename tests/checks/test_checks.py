@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.checks import CheckMessage, run_checks
+from django.db import models
 from django.test import override_settings
+from django.test.utils import isolate_apps
 
 from mcp_django import ModelInline, ModelToolset, action, checks, register, tool
 from mcp_django.checks import authentication, declarations, permissions
@@ -462,3 +464,38 @@ def test_a_tool_that_cannot_be_listed_hides_no_host_rule() -> None:
         return ""
 
     assert [message.id for message in messages() if message.id == "mcp_django.W066"] == ["mcp_django.W066"]
+
+
+@override_settings(MCP={"AUTH": "token", "SERVERS": {"default": {}, "staff": {"ORM_STYLE": "generic"}}})
+def test_a_large_list_of_tools_of_single_models_is_a_hint_that_fails_no_build() -> None:
+    with isolate_apps("tests.shop"):
+        for number in range(15):
+            model: Any = type(
+                f"Large{number}",
+                (models.Model,),
+                {"__module__": __name__, "Meta": type("Meta", (), {"app_label": "shop"})},
+            )
+            for alias in ("default", "staff"):
+                kind = type(f"Large{number}Rows", (ModelToolset,), {"fields": ["id"]})
+                register(model, server=alias)(kind)
+            found = messages()
+            assert bool(found) is (number == 14)
+    [message] = found
+    assert (message.id, message.is_serious()) == ("mcp_django.I004", False)
+    text = (
+        r'The server "default" lists 60 tools, [\d,]+ bytes, about [\d,]+ tokens; 60 of the tools are of single models.'
+    )
+    assert re.fullmatch(text, message.msg)
+    assert 'MCP["SERVERS"]["default"]["ORM_STYLE"] = "generic"' in str(message.hint)
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_a_list_entry_that_fails_is_one_error_of_all_checks() -> None:
+    class Broken:
+        def __str__(self) -> str:
+            raise LookupError("no catalogue")
+
+    register_tool(registry.get_registry("default"), lambda: "x", "broken", {"title": Broken()})  # type: ignore[typeddict-item]
+    [message] = messages()
+    assert message.id == "mcp_django.E004"
+    assert "LookupError: no catalogue" in message.msg

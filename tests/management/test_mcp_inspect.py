@@ -1,7 +1,9 @@
 """`mcp_inspect`: what is served, to whom, and why."""
 
 import json
+import re
 from collections.abc import Iterator
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -20,6 +22,7 @@ from mcp_django.models import StoredPrompt, ToolPolicy
 from mcp_django.protocol import jsonrpc
 from mcp_django.providers import Provider
 from mcp_django.server.primitives import registry
+from mcp_django.server.primitives.base import Tool
 from mcp_django.server.primitives.decorators import build_tool
 from mcp_django.transports.inprocess import InProcessCaller
 from mcp_django.wiring import get_server
@@ -228,7 +231,8 @@ def test_sizes_are_those_of_the_list_that_the_caller_receives() -> None:
     found = rows("--user", "bob", "--sizes")
     assert {name: found[f"tool {name}"]["bytes"] for name in sizes} == sizes
     total = sum(sizes.values()) + len(sizes) - 1
-    assert f"list of tools: {len(sizes)} entries, {total} bytes" in inspect("--user", "bob", "--sizes")
+    text = f"list of tools: {len(sizes)} entries, {total} bytes, about {total // 4} tokens"
+    assert text in inspect("--user", "bob", "--sizes")
     assert "bytes" not in rows()["tool open"]
 
 
@@ -250,3 +254,20 @@ def test_rules_of_hosts_that_tools_violate_are_listed() -> None:
         "long-description",
     ]
     assert "hosts" not in rows()["tool open"]
+
+
+def test_a_large_list_of_tools_of_single_models_is_shown_with_the_way_to_a_small_one() -> None:
+    assert "ORM_STYLE" not in inspect()
+    declared = registry.get_registry("default")
+    for number in range(60):
+        declared.add(partial(build_model_tool_of_tests, number), "here")
+    text = inspect()
+    assert re.search(r"6\d tools, [\d,]+ bytes, about [\d,]+ tokens", text)
+    assert 'MCP["SERVERS"]["default"]["ORM_STYLE"] = "generic"' in text
+
+
+def build_model_tool_of_tests(number: int) -> Tool:
+    """A tool that a generic one could replace."""
+    made = build_tool(lambda: "x", f"model{number}_list")
+    made.metadata = {"verb": "list"}
+    return made

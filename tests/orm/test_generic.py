@@ -166,6 +166,20 @@ async def test_a_server_of_the_settings_serves_the_style_they_say(monkeypatch: p
     assert await PipelineClient(server).names() == VERBS
 
 
+async def test_a_server_may_have_a_style_of_its_own(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
+    own = {name: name.replace("models", "tag") for name in VERBS}
+    for common, style in (("per_model", "generic"), ("generic", "per_model"), (None, "generic"), (None, None)):
+        servers: dict[str, Any] = {"default": {}, "staff": {"ORM_STYLE": style} if style else {}}
+        given = {"AUTH": "none", "SERVERS": servers, **({"ORM_STYLE": common} if common else {})}
+        with subtests.test(common=common, style=style), override_settings(MCP=given):
+            monkeypatch.setattr("mcp_django.server.primitives.registry.REGISTRIES", {})
+            register(Tag)(Tags)
+            register(Tag, server="staff")(Tags)
+            for alias, expected in (("default", common), ("staff", style)):
+                names = VERBS if expected == "generic" else [own[name] for name in VERBS]
+                assert await PipelineClient(get_server(alias)).names() == names
+
+
 def test_one_schema_is_true_of_all() -> None:
     text, number = {"type": "string", "maxLength": 5}, {"type": "integer", "minimum": 1}
     first = {

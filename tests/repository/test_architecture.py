@@ -123,7 +123,7 @@ SUB_LAYERS = {
         {"tools"},
         {"actions", "resources"},
         {"toolset"},
-        {"generic", "tree_toolset"},
+        {"generic", "list_size", "tree_toolset"},
     ),
 }
 NO_DJANGO = ("protocol", "schema", "server")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from mcp_django.contrib.skills.provider import SCHEME
+from mcp_django.orm.tools.base import find_served_tool
 from mcp_django.orm.toolset import ModelToolset
 from mcp_django.protocol.content import TextResourceContents
 from mcp_django.protocol.skills import MANIFEST_KEY, SKILL_FILE, SkillManifest
@@ -136,7 +137,10 @@ async def _find_models(ctx: Context) -> list[_VisibleModel]:
     """Return the models with a tool that the caller may use, by the decision that lists the tools."""
     authorizer = ctx.server.authorizer
     toolsets = [one for one in ctx.server.registry.toolsets if isinstance(one, ModelToolset)]
-    tools = {toolset: {verb: toolset.get_tool(verb) for verb in toolset.tools} for toolset in toolsets}
+    tools = {
+        toolset: {verb: tool for verb in toolset.tools if (tool := find_served_tool(toolset, verb)) is not None}
+        for toolset in toolsets
+    }
     guarded = [tool for named in tools.values() for tool in named.values() if authorizer.is_restricted(tool)]
     hidden = await authorizer.find_hidden_keys(ctx.principal, guarded) if guarded else frozenset()
 

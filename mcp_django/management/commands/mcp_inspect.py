@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand
 
 from mcp_django.management.command_options import add_caller_options, get_command_principal
 from mcp_django.management.inspection import InspectedPrimitive, inspect_server
+from mcp_django.orm.list_size import TOKEN_BYTES, ToolListSize, advise_generic_style
 from mcp_django.schema.host_rules import HostFinding
 from mcp_django.wiring import get_server, list_aliases
 
@@ -60,6 +61,7 @@ class Command(BaseCommand):
             if options["sizes"]:
                 self._write_totals(items)
             self._write_host_findings(items)
+            self._write_advice(alias, items)
 
     def _write_host_findings(self, items: Sequence[InspectedPrimitive]) -> None:
         """Write the rules of hosts that tools violate, with the first places of each."""
@@ -79,7 +81,19 @@ class Command(BaseCommand):
         for collection, group in groupby(items, key=lambda item: item.collection):
             sizes = [item.size_bytes for item in group if item.is_listed]
             separators = max(len(sizes) - 1, 0)
-            self.stdout.write(f"  list of {collection}: {len(sizes)} entries, {sum(sizes) + separators} bytes")
+            size_bytes = sum(sizes) + separators
+            tokens = size_bytes // TOKEN_BYTES
+            self.stdout.write(
+                f"  list of {collection}: {len(sizes)} entries, {size_bytes} bytes, about {tokens} tokens"
+            )
+
+    def _write_advice(self, alias: str, items: Sequence[InspectedPrimitive]) -> None:
+        """Write the size of a large list of tools, and the way to reduce it."""
+        listed = [item for item in items if item.collection == "tools" and item.is_listed]
+        model_tools = sum(item.is_model_tool for item in listed)
+        size = ToolListSize(len(listed), sum(item.size_bytes for item in listed), model_tools)
+        if size.is_reducible:
+            self.stdout.write(self.style.WARNING(f"  {size}. {advise_generic_style(alias)}"))
 
 
 def _build_row(item: InspectedPrimitive, *, has_user: bool, has_sizes: bool) -> dict[str, Any]:

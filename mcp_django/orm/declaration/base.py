@@ -8,7 +8,6 @@ from urllib.parse import quote
 from django.db import models, router
 from django.db.models.manager import BaseManager
 
-from mcp_django import conf
 from mcp_django.orm import admin_log
 from mcp_django.orm.codecs import get_codec
 from mcp_django.orm.declaration.exposed_fields import Exposure, compile_exposure, find_field
@@ -185,8 +184,8 @@ class BaseModelToolset(Toolset):
         self._class_permission = ClassPermission(self._get_permission(), tuple(self.scopes), self.prefix)
         self._exposure: Exposure | None = None
         self._neighbours: dict[type[models.Model], BaseModelToolset] = {}
-        self.is_generic = conf.orm_style() == "generic"
-        """True if its tools are parts of the generic tools that serve all models."""
+        self.is_generic = False
+        """True if its tools are parts of the generic tools that serve all models of its server."""
         names = to_ascii_name(options.app_label), to_ascii_name(str(options.model_name))
         self.uri_scheme = ".".join(names).replace("_", "-")
         """Scheme of the URIs of its rows; RFC 3986 allows ASCII letters, digits, "-", "." and "+" in a scheme."""

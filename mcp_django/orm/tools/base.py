@@ -80,18 +80,20 @@ def build_model_tool(
     )
 
 
+def find_served_tool(toolset: BaseModelToolset, name: str) -> Tool | None:
+    """Return a tool of a toolset; None if it is not served because it cannot be built, which is reported."""
+    registry = toolset.registry
+    tool = registry.try_build(lambda: toolset.get_tool(name), toolset.source, toolset.tool_name(name))
+    return tool if tool is not None and registry.can_list(tool) else None
+
+
 def can_use_tool(toolset: BaseModelToolset, verb: str, ctx: Context) -> bool:
     """Return True if the caller may use a tool.
 
     Results must not name hidden tools, nor tools that are not served because they cannot be built.
     """
-    registry, authorizer = toolset.registry, ctx.server.authorizer
-    tool = registry.try_build(lambda: toolset.get_tool(verb), toolset.source, toolset.tool_name(verb))
-    if (
-        tool is None
-        or not registry.can_list(tool)
-        or not getattr(toolset, f"has_{tool.metadata['action']}_permission")(ctx)
-    ):
+    tool, authorizer = find_served_tool(toolset, verb), ctx.server.authorizer
+    if tool is None or not getattr(toolset, f"has_{tool.metadata['action']}_permission")(ctx):
         return False
     return not authorizer.is_restricted(tool) or authorizer.is_allowed(ctx.principal, tool, after_step_up=True)
 
