@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.test.utils import isolate_apps
 
@@ -92,6 +93,7 @@ def test_subclass_has_the_codec_of_the_nearest_class(subtests: pytest.Subtests) 
         (models.Field(), "other"),
         (models.GeneratedField(expression="x", output_field=models.DateField(), db_persist=True), "date"),
         (Product._meta.get_field("category"), "text"),
+        (ArrayField(models.DateField()), "list"),
     ):
         with subtests.test(field=type(field).__name__):
             assert get_codec(field).kind == kind

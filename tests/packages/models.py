@@ -14,9 +14,10 @@ from recurrence.fields import RecurrenceField
 from taggit.managers import TaggableManager
 from timezone_field import TimeZoneField
 
+from tests.packages.pages import Story
 from tests.packages.tree_models import Category, Chapter, Region, SortedCategory
 
-__all__ = ["Category", "Chapter", "Engagement", "Guide", "Region", "SortedCategory", "Trip"]
+__all__ = ["Category", "Chapter", "Engagement", "Guide", "Region", "SortedCategory", "Story", "Trip"]
 
 
 class Shade(Enum):

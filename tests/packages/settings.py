@@ -23,6 +23,7 @@ INSTALLED_APPS = [
     "wagtail.search",
     "wagtail.sites",
     "wagtail.users",
+    "django.contrib.postgres",
     "tests.packages",
 ]
 

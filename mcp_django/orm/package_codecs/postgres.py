@@ -66,12 +66,15 @@ def build_range_codec(field: Any) -> Codec:
 
     def decode(value: Any) -> Any:
         ends, bounds = _parse_ends(value, end.decode), value.get("bounds", default_bounds)
-        if bounds == _EMPTY:
-            return field.range_type(empty=True)
-        try:
-            return field.range_type(*ends, bounds)
-        except ValueError:
-            raise ValueError("the upper end of a range is not below its lower end") from None
+        return field.range_type(empty=True) if bounds == _EMPTY else field.range_type(*ends, bounds)
+
+    def to_form(value: Any) -> list[Any]:
+        ends, bounds = _parse_ends(value, end.to_form or _identity), value.get("bounds", default_bounds)
+        # An end that is missing is neither included nor excluded.
+        is_different = [ends[place] is not None and bounds[place] != default_bounds[place] for place in range(2)]
+        if bounds == _EMPTY or any(is_different):
+            raise ValueError(f"a range of this field is written with the bounds {default_bounds}")
+        return ends
 
     def decode_range_or_value(value: Any) -> Any:
         return decode(value) if isinstance(value, dict) else end.decode(value)
@@ -90,8 +93,8 @@ def build_range_codec(field: Any) -> Codec:
             "isempty": "boolean",
         },
         is_orderable=False,
-        form_schema=_build_range_schema(end.form_schema or end.schema, [default_bounds]),
-        to_form=lambda value: _parse_ends(value, end.to_form or _identity),
+        form_schema=_build_range_schema(end.form_schema or end.schema, [*_BOUNDS]),
+        to_form=to_form,
     )
 
 
@@ -111,7 +114,10 @@ def _parse_ends(value: Any, parse: Callable[[Any], Any]) -> list[Any]:
         raise ValueError("give an object with lower, upper and bounds")
     if value.get("bounds") not in (None, *_BOUNDS, _EMPTY):
         raise ValueError(f"bounds are one of {', '.join(_BOUNDS)}")
-    return [None if value[name] is None else parse(value[name]) for name in ("lower", "upper")]
+    lower, upper = (None if value[name] is None else parse(value[name]) for name in ("lower", "upper"))
+    if lower is not None and upper is not None and lower > upper:
+        raise ValueError("the upper end of a range is below its lower end")
+    return [lower, upper]
 
 
 def _identity(value: Any) -> Any:
