@@ -106,12 +106,25 @@ class LabelPath:
     def __str__(self) -> str:
         return ".".join(self.labels)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LabelPath) and self.labels == other.labels
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
 
 class LabelPathField(models.CharField):
     """Paths in a tree."""
 
+    @property
+    def validators(self) -> Any:
+        return []
+
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
         return LabelPath(value)
+
+    def to_python(self, value: Any) -> Any:
+        return value if isinstance(value, LabelPath) else LabelPath(value)
 
     def get_prep_value(self, value: Any) -> Any:
         return str(value)

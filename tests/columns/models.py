@@ -45,3 +45,24 @@ class Draft(models.Model):
 
     def delete(self) -> Any:  # type: ignore[override]
         return super().delete()
+
+
+class Measurement(models.Model):
+    """A row with a column of each of Django's field classes."""
+
+    name = models.CharField(max_length=200, blank=True)
+    text = models.TextField(blank=True)
+    small = models.SmallIntegerField(null=True, blank=True)
+    number = models.IntegerField(null=True, blank=True)
+    big = models.BigIntegerField(null=True, blank=True)
+    size = models.PositiveBigIntegerField(null=True, blank=True)
+    price = models.DecimalField(max_digits=8, decimal_places=2, null=True, blank=True)
+    weight = models.FloatField(null=True, blank=True)
+    is_new = models.BooleanField(default=False)
+    day = models.DateField(null=True, blank=True)
+    moment = models.DateTimeField(null=True, blank=True)
+    opens = models.TimeField(null=True, blank=True)
+    lasts = models.DurationField(null=True, blank=True)
+    key = models.UUIDField(null=True, blank=True)
+    address = models.GenericIPAddressField(null=True, blank=True)
+    details = models.JSONField(null=True, blank=True)

@@ -165,3 +165,21 @@ async def test_a_tenant_s_rows_are_all_there_is_for_its_clients() -> None:
     assert {group["product__name"] for group in groups} == {"red 0", "red 1", None}
     assert await offered(client, "shop.category://{pk}", "pk", "house") == ["red"]
     assert len((await read(client, "shop.product://?category=blue"))["items"]) == 0
+
+
+def test_methods_of_a_model_are_called_as_the_admin_calls_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, Any]] = []
+    for name in ("save", "delete"):
+        monkeypatch.setattr(Category, name, lambda self, **options: calls.append(options))
+
+    class Elsewhere(Categories):
+        def db_for_write(self, ctx: Context) -> str:
+            return "replica"
+
+    for kind, options in ((Categories, {}), (Elsewhere, {"using": "replica"})):
+        toolset: Any = kind()
+        toolset.save_model(None, Category(slug="a"), None, True)
+        toolset.save_model(None, Category(slug="a"), None, False)
+        toolset.delete_model(None, Category(slug="a"))
+        assert calls == [options, {**options, "force_insert": True}, options]
+        calls.clear()

@@ -18,8 +18,8 @@ from psycopg.types.range import Range
 from mcp_django.orm import register_codec
 from mcp_django.orm.codecs import registry
 from mcp_django.orm.package_codecs.networks import build_network_codec
+from tests.orm.round_trips import build_toolset, check_round_trip
 from tests.orm.toolsets import data, peer
-from tests.packages.round_trips import build_toolset, check_round_trip
 
 pytestmark = [
     pytest.mark.skipif(connection.vendor != "postgresql", reason="columns of PostgreSQL"),

@@ -8,9 +8,9 @@ from django.contrib.auth.models import Group
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from tests.orm.round_trips import build_toolset, check_round_trip
 from tests.orm.toolsets import data, peer
 from tests.packages.pages import Story
-from tests.packages.round_trips import build_toolset, check_round_trip
 
 pytestmark = pytest.mark.django_db
 CARD = {"number": 3, "names": ["a", "b"]}

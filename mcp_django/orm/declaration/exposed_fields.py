@@ -21,7 +21,6 @@ from django.db.models.constants import LOOKUP_SEP
 from django.db.models.manager import BaseManager
 from django.utils.functional import cached_property as django_cached_property
 
-from mcp_django.orm import package_codecs  # noqa: F401 (its import registers the codecs)
 from mcp_django.orm.codecs import Codec, get_codec
 from mcp_django.orm.codecs.codec import reject_comparison
 from mcp_django.schema import (
