@@ -8,6 +8,8 @@ import contextvars
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar, TypeVarTuple
 
+from asgiref.sync import _restore_context
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -32,6 +34,15 @@ def call_threadsafe(loop: asyncio.AbstractEventLoop, callback: Callable[[*Ts], o
     except RuntimeError:
         return False
     return True
+
+
+def move_context(context: contextvars.Context) -> None:
+    """Make the values of `asgiref.local.Local` in the current context visible on this thread.
+
+    `context` is the current context, or a copy of it. A Local, such as Django's active language, hides the values that
+    another thread has set. Asgiref moves them only when it switches between threads itself.
+    """
+    _restore_context(context)
 
 
 async def wait_for_event(event: asyncio.Event, timeout: float) -> bool:

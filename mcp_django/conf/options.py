@@ -245,6 +245,12 @@ class ServerSettings:
     """Seconds for which clients may cache a list (`ttlMs`)."""
     middleware: readers.DottedPaths = ()
     """Dotted paths of middleware, outermost first."""
+    around: readers.DottedPaths = ()
+    """Dotted paths of functions whose context managers surround each run of a handler, outermost first.
+
+    Each takes the Context and returns a context manager, plain or async. Use it for the user of a change log, a scope,
+    a tenant.
+    """
     providers: readers.DottedPaths = ()
     """Dotted paths of providers, consulted after registered declarations."""
     extensions: readers.DottedPaths = ()

@@ -1,6 +1,6 @@
 """Options of a server's behaviour, as `wiring` takes them from the settings."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,8 @@ class ServerOptions:
     """Default time limit of a tool, prompt, resource or completion in seconds."""
     atomic: tuple[str, ...] = ()
     """Aliases of the databases on which a handler runs in a transaction by default."""
+    around: tuple[Callable[..., Any], ...] = ()
+    """Functions of the Context whose context managers surround handlers, outermost first."""
     log_level: str | None = "info"
     """Lowest level of log messages for a session that has set none.
 

@@ -6,7 +6,7 @@ engine imports no implementation.
 The module is below the rest of the engine. A port that takes calls, sessions or primitives is generic in them.
 """
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -285,6 +285,15 @@ class Executor(Protocol):
 
         It covers the ORM use of the current call. It commits when the block ends, and rolls back when the block raises
         or is cancelled.
+        """
+
+    async def run_within(
+        self, factories: Sequence[Callable[[], AbstractContextManager[Any]]], run: Callable[[], Awaitable[T]]
+    ) -> T:
+        """Await `run` inside plain context managers, which the factories create, the first outermost.
+
+        They are created, entered and left on the thread of the call, also if `run` is cancelled. `run` sees their
+        context variables. Raises RuntimeError if a manager suppresses an exception.
         """
 
     def release_thread(self) -> None:

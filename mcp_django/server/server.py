@@ -14,6 +14,7 @@ from mcp_django.server.composition.extension import Extension
 from mcp_django.server.composition.extension_registry import ExtensionRegistry
 from mcp_django.server.composition.mounting import MountedServer
 from mcp_django.server.composition.provider import Provider, sort_providers
+from mcp_django.server.context.around import Around
 from mcp_django.server.context.sampling import OfferedTool
 from mcp_django.server.execution.lists import PrimitiveLists
 from mcp_django.server.execution.sampling_tools import Toolbox
@@ -70,6 +71,7 @@ class Server(ServerCore):
         offered = [each for extension in self.extensions.extensions for each in extension.get_providers()]
         self.providers = sort_providers((*providers, *offered))
         self.options = options or ServerOptions()
+        self.around = tuple(map(Around, self.options.around))
         self._ports = ports
 
         for toolset in toolsets:
@@ -141,6 +143,7 @@ class Server(ServerCore):
     def set_options(self, **changes: Any) -> "Server":
         """Change options in place. For tests and scripts."""
         self.options = replace(self.options, **changes)
+        self.around = tuple(map(Around, self.options.around))
         self.listings = PrimitiveLists(self)
         self._offered_cache = (-1, frozenset())
         return self

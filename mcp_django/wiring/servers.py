@@ -100,6 +100,7 @@ def _create_server(alias: str) -> Server:
         page_size=described.page_size,
         timeout=described.timeout,
         atomic=conf.atomic_databases(),
+        around=tuple(import_string(path) for path in described.around),
         log_level=described.log_level,
         cache_ttl=described.cache_ttl,
         private_lists=conf.auth_names() not in ((), ("none",)),

@@ -15,6 +15,7 @@ from tests.interaction.checkpoints import CHECKPOINTS
 
 ACTOR: ContextVar[str] = ContextVar("actor", default="nobody")
 LOCAL = Local()
+REQUEST: ContextVar[Any] = ContextVar("request")
 tool = functools.partial(mcp_django.tool, server="places")
 
 
@@ -36,6 +37,7 @@ def sync_actor(get_response: Any) -> Any:
     def middleware(request: Any) -> Any:
         if "X-Actor" not in request.headers:
             return get_response(request)
+        REQUEST.set(request)
         with act_as(request.headers["X-Actor"]):
             return get_response(request)
 
@@ -49,6 +51,7 @@ def async_actor(get_response: Any) -> Any:
     async def middleware(request: Any) -> Any:
         if "X-Actor" not in request.headers:
             return await get_response(request)
+        REQUEST.set(request)
         with act_as(request.headers["X-Actor"]):
             return await get_response(request)
 
@@ -70,6 +73,24 @@ async def actors() -> list[str]:
 def actors_in_a_thread() -> list[str]:
     """Say who acts, in a plain function."""
     return get_actors()
+
+
+@tool()
+def user_of_the_request() -> str:
+    """Say whose request MIDDLEWARE has stored."""
+    return str(REQUEST.get().user.username)
+
+
+@tool()
+def add_job_in_a_thread(ctx: Context) -> str:
+    """Add an async job from a plain function that has set variables."""
+
+    async def note() -> None:
+        CHECKPOINTS.note(f"job of {get_actors()}")
+
+    with act_as("ann"):
+        ctx.background(note)
+    return "later"
 
 
 @tool()

@@ -14,6 +14,7 @@ from tests.interaction import (
     handlers,
     jobs,
     long_calls,
+    managers,
     panels,
     questions,
     request_context,
@@ -35,6 +36,7 @@ __all__ = [
     "handlers",
     "jobs",
     "long_calls",
+    "managers",
     "panels",
     "questions",
     "request_context",
@@ -67,6 +69,7 @@ SERVERS = {
     "legacy": {"NAME": "legacy", "ERAS": ["handshake"]},
     "extended": {"NAME": "extended", "STORED": False, "EXTENSIONS": ["tests.interaction.extensions.Counters"]},
     "panels": {"NAME": "panels", "STORED": False, "EXTENSIONS": ["mcp_django.contrib.apps.Apps"]},
+    "managers": managers.SERVER_SETTINGS,
     "jobs": {"NAME": "jobs", "STORED": False, "EXTENSIONS": ["mcp_django.contrib.tasks.Tasks"]},
 }
 

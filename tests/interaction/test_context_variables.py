@@ -51,6 +51,21 @@ async def test_variables_of_middleware_do_not_reach_the_next_call(acting, subtes
 
 
 @pytest.mark.usefixtures("middleware")
+async def test_a_request_that_middleware_stored_has_the_user_of_the_token(acting):
+    client = await acting("ann")
+    assert await ask(client, "user_of_the_request") == "alice"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_background_work_has_the_variables_of_the_thread_that_added_it(transport, acting, checkpoints):
+    async def run():
+        await (await acting()).tool("add_job_in_a_thread")
+        await checkpoints.until(f"job of {['ann', 'ann']}")
+
+    transport.run(run())
+
+
+@pytest.mark.usefixtures("middleware")
 async def test_variables_of_concurrent_calls_are_separate(acting, checkpoints):
     ann, bob = await acting("ann"), await acting("bob")
     waiting = asyncio.ensure_future(ask(ann, "actors_at_the_end"))

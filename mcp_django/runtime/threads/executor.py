@@ -9,7 +9,7 @@ no thread.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Token
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from django.db.models import QuerySet
 
 from mcp_django.aio.loop_local import LoopLocal, find_running_loop
 from mcp_django.aio.tasks import start_task
-from mcp_django.runtime.threads import blocking_wait
+from mcp_django.runtime.threads import blocking_wait, context_managers
 from mcp_django.runtime.threads.caller_thread import CallerThread
 from mcp_django.runtime.threads.lease import ThreadLease, wrap_for_asyncio
 from mcp_django.runtime.threads.pool import ThreadPool
@@ -147,6 +147,13 @@ class LeasingExecutor:
         if lease is None and not is_async_to_sync_loop():
             raise RuntimeError("atomic() was used outside of a call; acquire a lease first")
         return CallTransaction(self.run, lease, databases)
+
+    async def run_within(
+        self, factories: Sequence[context_managers.ManagerFactory], run: Callable[[], Awaitable[T]]
+    ) -> T:
+        """Await `run` inside plain context managers, entered and left on the thread of the call."""
+        lease = None if is_async_to_sync_loop() else _get_current_lease()
+        return await context_managers.run_within(self.run, lease, factories, run)
 
     def is_in_transaction(self) -> bool:
         """Return True if the caller is in a transaction.

@@ -5,15 +5,23 @@ the pool when it is idle, not when the caller stops waiting. A cancelled caller 
 cancelled and the thread finishes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from asgiref.sync import SyncToAsync
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from mcp_django.runtime.threads.pool import PoolThread, ThreadPool, clean_thread, prepare_thread, thread_state
+from mcp_django.runtime.threads.pool import (
+    PoolThread,
+    ThreadPool,
+    clean_thread,
+    prepare_thread,
+    run_exit_callbacks,
+    thread_state,
+)
 from mcp_django.server.calls.call import current_call
 from mcp_django.server.calls.outcome import THREAD, CallRecord, Wait
 
@@ -26,6 +34,10 @@ class ThreadAssignment:
     thread: PoolThread
     is_cancelled: bool = False
     """True if the caller no longer waits for the remaining jobs."""
+    is_released: bool = False
+    """True after the release was queued as the last job."""
+    is_waiting: bool = False
+    """True while the idle thread has no place in the pool, because the call waits for its client."""
     _submitted_count: int = 0
     _done_count: int = 0
 
@@ -38,7 +50,33 @@ class ThreadAssignment:
         """Queue a job. Call it with the pool's lock."""
         job.assignment = self
         self._submitted_count += 1
+        self._end_wait()
         self.thread.put(job.run)
+
+    def try_submit(self, fn: Callable[[], Any]) -> "Future[Any] | None":
+        """Run a function on the thread; return None if the thread has been released."""
+        with self.pool.lock:
+            if self.is_released:
+                return None
+            job = _ThreadJob(fn, (), {})
+            self.submit(job)
+        return job.future
+
+    def begin_wait(self) -> None:
+        """Free the place of the idle thread until the next job.
+
+        Raises:
+            Overloaded: too many threads are waiting.
+        """
+        if not self.is_waiting:
+            self.pool.begin_wait(self.thread)
+            self.is_waiting = True
+            self.thread.put(partial(clean_thread, True))
+
+    def _end_wait(self) -> None:
+        if self.is_waiting:
+            self.is_waiting = False
+            self.thread.put(partial(self.pool.end_wait, self.thread))
 
     def mark_done(self) -> None:
         """Count a finished job, before its result becomes visible."""
@@ -53,6 +91,15 @@ class ThreadAssignment:
         if self.pool.interrupts_sql and self.is_busy:
             self.thread.guard.cancel()
 
+    def queue_release(self) -> None:
+        """Release the thread after its jobs. Idempotent."""
+        with self.pool.lock:
+            if self.is_released:
+                return
+            self.is_released = True
+            self._end_wait()
+            self.thread.put(self.release)
+
     def release(self) -> None:
         """Clean the thread and return it to the pool, as its last job."""
         with self.pool.lock:
@@ -60,6 +107,7 @@ class ThreadAssignment:
             is_cancelled = self.is_cancelled
         guard = self.thread.guard
         guard.wait_for_cancellation()
+        run_exit_callbacks()
         clean_thread(is_cancelled)
         guard.is_closed = False
         # asgiref stores the loop in the thread: this would keep the loop alive, and with it the pool.
@@ -86,7 +134,9 @@ class ThreadLease(Executor):
     _queue_wait: tuple[CallRecord, Wait] | None = None
     """Record of the call and its wait while the lease is in the queue."""
     _released_assignments: tuple[ThreadAssignment, ...] = ()
-    """Assignments that ended with a wait; tasks of the call may still run there."""
+    """Assignments that ended with a wait; functions of the call may still run there."""
+    _manager_count: int = 0
+    """Number of blocks whose context managers are entered on threads of the call."""
 
     def __init__(self, find_pool: Callable[[], ThreadPool], is_single: bool = False) -> None:
         self._find_pool = find_pool
@@ -105,11 +155,32 @@ class ThreadLease(Executor):
 
     def find_calling_thread(self) -> PoolThread | None:
         """Return the calling pool thread if it belongs to the call, else None."""
+        assignment = self.find_calling_assignment()
+        return None if assignment is None else assignment.thread
+
+    def find_calling_assignment(self) -> ThreadAssignment | None:
+        """Return the assignment of the calling pool thread if it belongs to the call, else None."""
         guard = getattr(thread_state, "guard", None)
-        assignments = (
-            self._released_assignments if self.assignment is None else (self.assignment, *self._released_assignments)
-        )
-        return next((assignment.thread for assignment in assignments if assignment.thread.guard is guard), None)
+        return next((assignment for assignment in self._iter_assignments() if assignment.thread.guard is guard), None)
+
+    def _iter_assignments(self) -> Iterator[ThreadAssignment]:
+        if self.assignment is not None:
+            yield self.assignment
+        yield from self._released_assignments
+
+    def keep_threads(self) -> None:
+        """Keep the threads of the call during waits, until `stop_keeping_threads`.
+
+        Context managers are entered there. A thread that waits has no place in the pool.
+        """
+        self._manager_count += 1
+
+    def stop_keeping_threads(self) -> None:
+        """Release the threads that were kept, if no managers are entered any more."""
+        self._manager_count -= 1
+        if self._manager_count == 0:
+            for assignment in self._released_assignments:
+                assignment.queue_release()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         """Run `fn` on the call's thread.
@@ -174,8 +245,19 @@ class ThreadLease(Executor):
         return True
 
     def release_thread(self) -> None:
-        """Release the thread during a wait; the next use leases another one."""
-        if not self._is_single:
+        """Release the thread during a wait; the next use leases another one.
+
+        An idle thread with entered context managers is kept for the next use. Only its place in the pool is released.
+
+        Raises:
+            Overloaded: too many kept threads are waiting.
+        """
+        if self._is_single:
+            return
+        assignment = self.assignment
+        if self._manager_count and assignment is not None and not assignment.is_busy:
+            assignment.begin_wait()
+        else:
             self.detach(cancel=False, cancel_at_end=True)
 
     def detach(self, *, cancel: bool, cancel_at_end: bool = False) -> None:
@@ -192,8 +274,10 @@ class ThreadLease(Executor):
                 assignment.cancel()
             elif assignment is not None and cancel_at_end and assignment.is_busy:
                 self._released_assignments = (*self._released_assignments, assignment)
+                if self._manager_count:
+                    return  # released when the managers on it are left
         if assignment is not None:
-            assignment.thread.put(assignment.release)
+            assignment.queue_release()
 
     def close_on_thread(self) -> None:
         """Close the lease on its own thread, as the last action for the call.
@@ -235,8 +319,8 @@ class ThreadLease(Executor):
 
         for job in jobs or ():
             job.future.cancel()
-        if assignment is not None:
-            assignment.thread.put(assignment.release)
+        for finished in released_assignments if assignment is None else (*released_assignments, assignment):
+            finished.queue_release()
 
 
 @dataclass(slots=True, eq=False, repr=False)

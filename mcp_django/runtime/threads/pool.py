@@ -77,6 +77,21 @@ def _run_queue(queue: "SimpleQueue[QueuedFunction | None]", guard: StatementGuar
     connections.close_all()
 
 
+def exit_callbacks() -> list[Callable[[], None]]:
+    """Return the callbacks that run on this thread when its call ends, the last one first.
+
+    Each removes itself from the list.
+    """
+    callbacks: list[Callable[[], None]] = vars(thread_state).setdefault("exit_callbacks", [])
+    return callbacks
+
+
+def run_exit_callbacks() -> None:
+    """Run the callbacks of the call that ends on this thread."""
+    for callback in reversed(tuple(getattr(thread_state, "exit_callbacks", ()))):
+        callback()
+
+
 def prepare_thread() -> None:
     """Prepare the current thread for a call, as `request_started` does."""
     reset_queries()

@@ -8,10 +8,11 @@ not receive them.
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mcp_django.aio.tasks import move_context
 from mcp_django.server.callables import run_callable
 from mcp_django.server.calls.log_sanitizer import get_target_label, sanitize_label
 
@@ -46,14 +47,23 @@ class UnlimitedBackgroundSlots:
 
 
 class BackgroundJob:
-    """A background job with the context variables of its creator."""
+    """A background job with the context variables of its creator.
 
-    __slots__ = ("_context", "_function", "_name", "_slot")
+    `run_around` awaits the job inside the context managers of the server.
+    """
+
+    __slots__ = ("_context", "_function", "_name", "_run_around", "_slot")
 
     def __init__(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], slot: BackgroundSlot
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        slot: BackgroundSlot,
+        run_around: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]],
     ) -> None:
         self._function = partial(fn, *args, **kwargs)
+        self._run_around = run_around
         self._name = getattr(fn, "__qualname__", type(fn).__qualname__)
         self._slot = slot
         self._context = contextvars.copy_context()
@@ -71,9 +81,10 @@ class BackgroundJob:
 
     async def _run(self, call: "Call") -> None:
         executor = call.server.executor
+        move_context(self._context)  # the creator may have been on another thread
         with executor.context(unbounded=True):
             try:
-                await run_callable(self._function, executor)
+                await self._run_around(lambda: run_callable(self._function, executor))
             except asyncio.CancelledError:
                 logger.warning(
                     "Background job cancelled at process exit: %s, added by %s", self._name, _describe_call(call)

@@ -144,6 +144,8 @@ class ServerCore:
     lifespan: Lifespans
     has_lifespan: bool
     middleware: "Sequence[Middleware]"
+    around: tuple[Any, ...]
+    """Functions whose context managers surround handlers: `context.around.Around` objects."""
     extensions: Any
     """Protocol extensions: an `ExtensionRegistry`."""
     parts: tuple[MountView, ...]

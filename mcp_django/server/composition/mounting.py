@@ -67,9 +67,11 @@ class MountedServer:
         self.copies: Mapping[Primitive | Completer, Primitive | Completer] = {}
         """Registered items of the mounted server, with their copies in the host."""
         self.is_transparent: bool = (
-            not server.middleware and names.keeps_uris and all(part.is_transparent for part in server.parts)
+            not (server.middleware or server.around)
+            and names.keeps_uris
+            and all(part.is_transparent for part in server.parts)
         )
-        """True if nothing runs around handlers: no middleware, and unchanged URIs."""
+        """True if nothing runs around handlers: no middleware, no context managers, and unchanged URIs."""
 
     @property
     def rules_alias(self) -> str | None:

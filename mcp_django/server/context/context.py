@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 from mcp_django.protocol import jsonrpc
@@ -12,6 +13,7 @@ from mcp_django.schema import to_json
 from mcp_django.server.calls.background import BackgroundJob
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.cleanup import CleanupCallbacks, register_for_shutdown
+from mcp_django.server.context.around import find_around, run_within
 from mcp_django.server.context.call_info import CallInfo
 from mcp_django.server.context.conversation import (
     REQUEST_IN_TRANSACTION_MESSAGE,
@@ -146,7 +148,8 @@ class Context(CallInfo, ContextView):
             raise TypeError(f"background() takes a function and its arguments, not {type(fn).__name__}")
         if self._call.root.outcome is not None:
             raise RuntimeError("The call was answered before this background work was added")
-        job = BackgroundJob(fn, args, kwargs, self._call.server.ports.background.acquire())
+        run_around = partial(run_within, find_around(self._call), self)
+        job = BackgroundJob(fn, args, kwargs, self._call.server.ports.background.acquire(), run_around)
         if self.jobs is None:
             self._call.record.add_jobs([job])
         else:

@@ -7,8 +7,9 @@ reference.
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 from mcp_django.protocol.errors import (
     InternalError,
@@ -30,6 +31,7 @@ from mcp_django.server.calls.internal_errors import (
     report_internal_error,
 )
 from mcp_django.server.composition.mounting import get_client_name, resolve_innermost
+from mcp_django.server.context.around import find_around, run_within
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import (
     CallSuspended,
@@ -54,6 +56,7 @@ from mcp_django.server.primitives.results import (
 logger = logging.getLogger("mcp_django.server")
 
 
+T = TypeVar("T")
 RESOURCES_READ = "resources/read"
 _UNSET: Any = object()
 
@@ -222,6 +225,25 @@ async def run_primitive(
         raise InternalError(str(translate_failure(call, f"{primitive.kind} {primitive.key!r}", problem))) from None
 
 
+async def run_provider(context: Context, run: Callable[[], Awaitable[T]]) -> T:
+    """Await a function of a provider inside the context managers of the server.
+
+    Raises the exceptions of the provider without managers; with them MCPError and Overloaded, as a handler does.
+    """
+    around = find_around(context._call)
+    if not around:
+        return await run()
+
+    try:
+        return await run_within(around, context, run)
+    except (MCPError, Overloaded):
+        raise
+    except ToolError as problem:
+        raise InternalError(str(problem)) from None
+    except BaseException as problem:
+        raise InternalError(str(translate_failure(context._call, "a provider", problem))) from None
+
+
 def _supports_url_errors(call: Call) -> bool:
     """Return True if the client supports URLElicitationRequired errors.
 
@@ -386,6 +408,16 @@ async def _run_with_timeout(
 async def _run_with_hooks(
     call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context
 ) -> Any:
+    """Run a handler and the hooks of its primitive inside the server's managers."""
+    around = find_around(call)
+    if around:
+        return await run_within(around, context, lambda: _run_hooks(call, primitive, handler, values, context))
+    return await _run_hooks(call, primitive, handler, values, context)
+
+
+async def _run_hooks(
+    call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context
+) -> Any:
     """Run a handler inside the hooks of its primitive.
 
     The primitive's own handler runs inside guards and interceptors. A completer runs after the guards.
@@ -419,6 +451,10 @@ def _find_databases(call: Call) -> tuple[str, ...]:
 
 
 def _has_no_limits(call: Call, primitive: Primitive) -> bool:
-    """Return True if neither a time limit nor a transaction applies."""
+    """Return True if neither a time limit, nor a transaction, nor a context manager applies."""
     atomic = primitive.handler.atomic
-    return _find_timeout(call, primitive) is None and not (_find_databases(call) if atomic is None else atomic)
+    return (
+        _find_timeout(call, primitive) is None
+        and not (_find_databases(call) if atomic is None else atomic)
+        and not find_around(call)
+    )

@@ -25,6 +25,7 @@ from mcp_django.server.composition.local_resources import LocalResources
 from mcp_django.server.composition.provider import list_provided
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import gather
+from mcp_django.server.execution.invoke import run_provider
 from mcp_django.server.primitives.base import Primitive
 
 logger = logging.getLogger("mcp_django.server")
@@ -189,7 +190,8 @@ class PrimitiveLists:
     async def _collect(self, call: Call, kind: ListKind) -> "tuple[list[Iterable[Primitive]], dict[str, Primitive]]":
         """Return the tuples that decide the list, and all its primitives by key."""
         registry = self._server.registry
-        sources, served = await self._collect_sources(call, kind, Context(call))
+        context = Context(call)
+        sources, served = await run_provider(context, lambda: self._collect_sources(call, kind, context))
 
         by_key: dict[str, Primitive] = {}
         for source in served:

@@ -8,7 +8,7 @@ from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.mounting import run_mounted
 from mcp_django.server.composition.provider import find_provided, get_providers, list_provided
 from mcp_django.server.context.context import Context
-from mcp_django.server.execution.invoke import run_primitive
+from mcp_django.server.execution.invoke import run_primitive, run_provider
 from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.methods.prompts import find_prompt
 from mcp_django.server.primitives.base import Primitive
@@ -60,10 +60,13 @@ async def _complete_by_provider(
     call: Call, primitive: Primitive | None, request: CompletionRequest
 ) -> dict[str, Any] | None:
     """Return the first completion that a provider returns, or None."""
-    context = Context(call, primitive)
+    context, providers = Context(call, primitive), get_providers(call, "completions")
+    if not providers:
+        return None
     asked = request.target, request.argument, request.value, request.arguments
-    providers = get_providers(call, "completions")
-    completion = await find_provided(call, providers, lambda provider: provider.complete(*asked, context))
+    completion = await run_provider(
+        context, lambda: find_provided(call, providers, lambda provider: provider.complete(*asked, context))
+    )
     return None if completion is None else build_completion_result(completion)
 
 

@@ -9,7 +9,7 @@ from mcp_django.server.composition.mounting import run_mounted
 from mcp_django.server.composition.provider import find_provided, get_providers
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import InputRequired
-from mcp_django.server.execution.invoke import run_primitive
+from mcp_django.server.execution.invoke import run_primitive, run_provider
 from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.primitives.base import Primitive, Prompt
 from mcp_django.server.primitives.results import build_prompt_result
@@ -49,5 +49,9 @@ async def find_prompt(call: Call, name: str) -> Prompt | None:
     prompt = call.server.registry.prompts.get(name)
     if prompt is not None:
         return prompt
-    context = Context(call)
-    return await find_provided(call, get_providers(call, "prompts"), lambda provider: provider.prompt(name, context))
+    context, providers = Context(call), get_providers(call, "prompts")
+    if not providers:
+        return None
+    return await run_provider(
+        context, lambda: find_provided(call, providers, lambda provider: provider.prompt(name, context))
+    )

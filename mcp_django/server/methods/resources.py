@@ -17,7 +17,7 @@ from mcp_django.server.composition.mounting import run_mounted
 from mcp_django.server.composition.provider import Provider, find_provided, get_providers
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import InputRequired, gather
-from mcp_django.server.execution.invoke import read_nested_resource, run_primitive
+from mcp_django.server.execution.invoke import read_nested_resource, run_primitive, run_provider
 from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.primitives.base import Primitive, Resource, ResourceTemplate
 from mcp_django.server.primitives.results import build_read_result
@@ -73,7 +73,7 @@ async def find_resource(call: Call, uri: str) -> tuple[Resource | ResourceTempla
         except ArgumentError:
             raise ResourceNotFound(uri) from None
 
-    provided = await _find_provided(call, uri)
+    provided = await run_provider(Context(call), lambda: _find_provided(call, uri))
     if provided is None:
         raise ResourceNotFound(uri)
     return provided, {}

@@ -10,8 +10,9 @@ from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.mounting import run_mounted
 from mcp_django.server.composition.provider import find_provided_tool
+from mcp_django.server.context.context import Context
 from mcp_django.server.execution.interception import intercept_call
-from mcp_django.server.execution.invoke import call_tool
+from mcp_django.server.execution.invoke import call_tool, run_provider
 from mcp_django.server.execution.permissions import check_permission, count_use
 from mcp_django.server.primitives.base import Primitive, Tool
 from mcp_django.server.primitives.results import build_tool_error
@@ -40,7 +41,7 @@ def handle_call(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
 
 async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: dict[str, Any]) -> dict[str, Any]:
     if tool is None:
-        tool = await find_provided_tool(call, name)
+        tool = await run_provider(Context(call), lambda: find_provided_tool(call, name))
     unknown = InvalidParams(f"Unknown tool: {name[:128]}")
     if tool is None:
         raise unknown

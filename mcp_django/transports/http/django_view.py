@@ -80,6 +80,8 @@ def as_view(get_endpoint: Callable[[], HTTPEndpoint]) -> View:
         )
         if not isinstance(outcome, CallTask):
             return _build_response(request, endpoint, outcome)
+        # MIDDLEWARE may have stored the request in a context variable: code there must see the user of the token.
+        attach_user(request, outcome.call.principal)
         answer = await _run_call(cast(StreamableHTTPEndpoint, endpoint), outcome, context)
         return _build_response(request, endpoint, answer, outcome)
 
