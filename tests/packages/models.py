@@ -15,9 +15,10 @@ from taggit.managers import TaggableManager
 from timezone_field import TimeZoneField
 
 from tests.packages.pages import Story
+from tests.packages.rooms import Guest, Room
 from tests.packages.tree_models import Category, Chapter, Region, SortedCategory
 
-__all__ = ["Category", "Chapter", "Engagement", "Guide", "Region", "SortedCategory", "Story", "Trip"]
+__all__ = ["Category", "Chapter", "Engagement", "Guest", "Guide", "Region", "Room", "SortedCategory", "Story", "Trip"]
 
 
 class Shade(Enum):

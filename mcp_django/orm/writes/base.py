@@ -74,6 +74,8 @@ class WriteOperation(ABC):
             require_confirmation(self.toolset, self.ctx, self.name, message, versions, strict=is_strict)
             self._agreed_versions = versions
 
+        if self.dry_run:
+            self.ctx.is_rolled_back = True
         try:
             return run_write(
                 self.execute,

@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class RolledBack(Exception):
+    """End of a handler that has a result, but has rolled its work back.
+
+    Context managers see it as any exception, so that they neither record the work nor publish it.
+    """
+
+    def __init__(self, value: Any) -> None:
+        super().__init__("The work was rolled back: it was a dry run")
+        self.value = value
+
+
 class Around:
     """A function of `AROUND`. A generator function counts as its context manager."""
 

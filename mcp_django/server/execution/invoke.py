@@ -31,7 +31,7 @@ from mcp_django.server.calls.internal_errors import (
     report_internal_error,
 )
 from mcp_django.server.composition.mounting import get_client_name, resolve_innermost
-from mcp_django.server.context.around import find_around, run_within
+from mcp_django.server.context.around import RolledBack, find_around, run_within
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import (
     CallSuspended,
@@ -410,9 +410,19 @@ async def _run_with_hooks(
 ) -> Any:
     """Run a handler and the hooks of its primitive inside the server's managers."""
     around = find_around(call)
-    if around:
-        return await run_within(around, context, lambda: _run_hooks(call, primitive, handler, values, context))
-    return await _run_hooks(call, primitive, handler, values, context)
+    if not around:
+        return await _run_hooks(call, primitive, handler, values, context)
+
+    async def run() -> Any:
+        value = await _run_hooks(call, primitive, handler, values, context)
+        if context.is_rolled_back:
+            raise RolledBack(value)
+        return value
+
+    try:
+        return await run_within(around, context, run)
+    except RolledBack as end:
+        return end.value
 
 
 async def _run_hooks(
