@@ -37,10 +37,10 @@ def call_threadsafe(loop: asyncio.AbstractEventLoop, callback: Callable[[*Ts], o
 
 
 def move_context(context: contextvars.Context) -> None:
-    """Make the values of `asgiref.local.Local` in the current context visible on this thread.
+    """Set the values of `context` in the current context, which may be the same, on this thread.
 
-    `context` is the current context, or a copy of it. A Local, such as Django's active language, hides the values that
-    another thread has set. Asgiref moves them only when it switches between threads itself.
+    An `asgiref.local.Local`, such as Django's active language, hides the values that another thread has set, until they
+    are moved. Asgiref moves them only when it switches between threads itself.
     """
     _restore_context(context)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
@@ -184,6 +185,34 @@ async def test_a_plain_one_is_opened_and_closed_where_the_handler_runs() -> None
     await PipelineClient(server).call("it")
     assert len(threads) == 3
     assert len(set(threads)) == 1
+
+
+async def test_a_plain_one_may_set_context_variables_and_reset_them() -> None:
+    server, seen = make_server(), list[str]()
+    colour: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
+
+    def paint() -> Iterator[str]:
+        token = colour.set("red")
+        yield "painted"
+        seen.append(colour.get())
+        colour.reset(token)
+
+    @server.tool
+    async def look(paint: Annotated[str, Depends(paint)]) -> str:
+        return colour.get()
+
+    @server.tool
+    def look_in_a_thread(paint: Annotated[str, Depends(paint)]) -> str:
+        return colour.get()
+
+    @server.tool
+    async def change(paint: Annotated[str, Depends(paint)]) -> str:
+        colour.set("blue")
+        return colour.get()
+
+    peer = PipelineClient(server)
+    assert [await peer.text(name) for name in ("look", "look_in_a_thread", "change")] == ["red", "red", "blue"]
+    assert seen == ["red", "red", "blue"]
 
 
 def test_what_nothing_fills_is_said_at_declaration() -> None:

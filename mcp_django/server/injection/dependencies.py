@@ -8,12 +8,14 @@ inside its transaction, and receives its exception.
 """
 
 import contextlib
+import contextvars
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any
 
+from mcp_django.aio.tasks import move_context
 from mcp_django.schema import DeclarationError, find_injected, inspect_callable
 from mcp_django.server.callables import is_async_generator, is_sync_generator, run_callable
 from mcp_django.server.injection.parameters import Depends, InjectedParameters, is_injected
@@ -114,19 +116,39 @@ class _DependencyStep:
 
 
 class _ThreadedContextManager:
-    """Sync context manager, entered and exited on a thread for blocking code."""
+    """Sync context manager, entered and exited on a thread for blocking code.
+
+    Both happen in one context, because `ContextVar.reset` accepts a token in no other. Its variables are those of the
+    caller, and the caller gets the values that the manager sets.
+    """
 
     def __init__(self, inner: AbstractContextManager[Any], executor: Executor) -> None:
         self._inner = inner
         self._executor = executor
+        self._context = contextvars.Context()
 
     async def __aenter__(self) -> Any:
-        return await self._executor.run(self._inner.__enter__)
+        value = await self._executor.run(self._run_in_context, self._inner.__enter__)
+        move_context(self._context)
+        return value
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        return await self._executor.run(self._inner.__exit__, kind, problem, trace)
+        is_suppressed: bool | None = await self._executor.run(
+            self._run_in_context, self._inner.__exit__, kind, problem, trace
+        )
+        move_context(self._context)
+        return is_suppressed
+
+    def _run_in_context(self, function: Callable[..., Any], *args: Any) -> Any:
+        caller_context = contextvars.copy_context()
+
+        def run() -> Any:
+            move_context(caller_context)
+            return function(*args)
+
+        return self._context.run(run)
 
 
 def _resolve_provider(provide: Callable[..., Any]) -> tuple[Callable[..., Any], bool]:
