@@ -5,6 +5,7 @@ The primitives are collected as for the lists of clients, and the decisions are 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -17,6 +18,7 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.schema.host_rules import HostFinding, find_host_findings
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.mounting import resolve_innermost
+from mcp_django.server.context.around import find_around, run_within
 from mcp_django.server.context.context import Context
 from mcp_django.server.execution.lists import KINDS, TOOLS, ListKind
 from mcp_django.server.primitives.base import Permission, Primitive, Tool
@@ -103,8 +105,10 @@ async def _decide(call: Call, primitive: Primitive) -> tuple[str, bool]:
         return f"hidden: {await policy.explain_hidden(principal, primitive)}", False
 
     inner_call, original = resolve_innermost(call, primitive)
+    around, context = find_around(inner_call), Context(inner_call)
     for check in original.call_checks:
-        if not await call.server.executor.run(check.is_allowed, Context(inner_call)):
+        run_check = partial(call.server.executor.run, check.is_allowed, context)
+        if not await run_within(around, context, run_check):
             return f"listed, but each call is refused by {check.name}", True
     return ALLOWED if decision.allowed else f"needs the scopes {' '.join(decision.scopes)}", True
 

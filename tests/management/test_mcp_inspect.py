@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from io import StringIO
 from typing import Any
@@ -29,6 +31,8 @@ from mcp_django.wiring import get_server
 from tests.library import views
 from tests.support.savepoints import rolled_back
 from tests.testapp.models import Book
+
+SCOPE: ContextVar[str] = ContextVar("scope")
 
 pytestmark = pytest.mark.django_db
 
@@ -177,6 +181,28 @@ def test_a_hook_that_runs_at_each_call_is_named_and_asked() -> None:
     assert bob["template testapp.book://{pk}"]["verdict"] == bob["tool book_list"]["verdict"]
     with pytest.raises(CommandError, match=r"Unknown tool: book_lend .* each call is refused by has_lend_permission"):
         call_command("mcp_call", "book_lend", '{"pks": [1], "idempotency_key": "k"}', "--user", "bob")
+
+
+@contextmanager
+def in_scope(ctx: Context) -> Iterator[None]:
+    """Set a variable that hooks need."""
+    token = SCOPE.set(ctx.user.username)
+    yield
+    SCOPE.reset(token)
+
+
+def test_hooks_are_asked_inside_the_context_managers_of_the_server() -> None:
+    class Books(ModelToolset):
+        tools = ["list"]
+        fields = ["title"]
+
+        def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
+            return SCOPE.get() == "ada"
+
+    with override_settings(MCP={"SERVERS": {"default": {"AROUND": [f"{__name__}.in_scope"]}}}):
+        register(Book)(Books)
+        assert rows("--user", "ada")["tool book_list"]["verdict"] == ALLOWED
+        assert "refused by has_view_permission" in rows("--user", "bob")["tool book_list"]["verdict"]
 
 
 @override_settings(ROOT_URLCONF="tests.library.urls")

@@ -1,6 +1,8 @@
 """APIs of django-ninja, called in process."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from mcp_django.contrib.openapi import OpenAPIToolset, Route
 from mcp_django.schema import DeclarationError
 from tests.server.client import PipelineClient, make_server
 
+COLOUR: ContextVar[str] = ContextVar("colour", default="none")
 api = NinjaAPI(urls_namespace="openapi-tests")
 router = Router()
 
@@ -65,6 +68,16 @@ async def later(request: HttpRequest) -> dict[str, str]:
     return {"by": user.get_username(), "cookies": ",".join(request.COOKIES)}
 
 
+@router.get("/colour", operation_id="colour")
+def colour(request: HttpRequest) -> str:
+    return COLOUR.get()
+
+
+@router.get("/colour/later", operation_id="colour_later")
+async def colour_later(request: HttpRequest) -> str:
+    return COLOUR.get()
+
+
 @router.get("/stream/{kind}", operation_id="stream")
 def stream(request: HttpRequest, kind: str) -> StreamingHttpResponse:
     async def later() -> AsyncIterator[bytes]:
@@ -110,6 +123,18 @@ async def test_a_view_sees_the_user_of_the_call() -> None:
     ada = await User.objects.acreate_user("ada")
     result = await peer(ada).call("note", note_id=7, loud=True)
     assert result["structuredContent"] == {"id": 7, "text": "NOTE 7", "by": "ada"}
+
+
+async def test_views_are_inside_the_context_managers_of_the_server() -> None:
+    @contextmanager
+    def paint(ctx: Any) -> Iterator[None]:
+        token = COLOUR.set("red")
+        yield
+        COLOUR.reset(token)
+
+    toolsets = [OpenAPIToolset.from_ninja(api)]
+    client = PipelineClient(make_server(toolsets=toolsets, options={"around": (paint,)}))
+    assert [await client.text(name) for name in ("colour", "colour_later")] == ['"red"', '"red"']
 
 
 @pytest.mark.django_db
@@ -191,7 +216,9 @@ def test_options_of_http_have_no_sense_here() -> None:
 
 async def test_routes_hold_here_too() -> None:
     names = await peer(prefix="shop", routes=[Route("GET *"), Route(expose=None)]).names()
-    assert names == ["shop_keyed", "shop_later", "shop_latest", "shop_note", "shop_stream"]
+    assert names == [
+        f"shop_{name}" for name in ("colour", "colour_later", "keyed", "later", "latest", "note", "stream")
+    ]
 
 
 async def test_a_stream_is_read_to_its_end_and_bounded(subtests: pytest.Subtests) -> None:
