@@ -6,7 +6,7 @@ and in the Django view.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.urls.resolvers import RoutePattern
 
 from mcp_django.conf import get_settings
+from mcp_django.conf.project import middleware
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.runtime.list_preparation import ListPreparation
 from mcp_django.server.server import Server
@@ -57,6 +58,17 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 """Any ASGI application; libraries type its three parameters in different ways."""
 Endpoint = Callable[[Scope, Receive, Send, Mapping[str, Any] | None], Awaitable[None]]
 """Application that also receives the values captured from the URL."""
+
+CHANGE_LOG_MIDDLEWARE = frozenset(
+    {
+        "auditlog.middleware.AuditlogMiddleware",
+        "crum.CurrentRequestUserMiddleware",
+        "netbox.middleware.CoreMiddleware",
+        "reversion.middleware.RevisionMiddleware",
+        "simple_history.middleware.HistoryRequestMiddleware",
+    }
+)
+"""MIDDLEWARE of packages that log changes with the user of the request."""
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -121,6 +133,7 @@ class _MountedApplication:
         self._accepts_websockets = not _is_django(application)
         endpoints = _build_configured() if servers is None else _build_given(servers)
         self._servers = [served.server for served in endpoints.values()]
+        _warn_of_change_logs(self._servers)
         django_context = DjangoContext()
         self._well_known = WellKnownEndpoint(get_resource_registry)
         self._http = _EndpointRoutes(django_context.script_prefix)
@@ -182,6 +195,19 @@ class _MountedApplication:
                 return
             await send({"type": "lifespan.startup.complete"})
             preparation.start()
+
+
+def _warn_of_change_logs(servers: Iterable[Server]) -> None:
+    """Log a warning if a package would log the changes of some servers without a user."""
+    paths = [path for path, _ in middleware() if path in CHANGE_LOG_MIDDLEWARE]
+    aliases = sorted(server.alias for server in servers if not server.around)
+    if paths and aliases:
+        logger.warning(
+            "Changes may be logged without a user, because MIDDLEWARE does not run in the ASGI app. Name context "
+            "managers in AROUND: servers=%s middleware=%s",
+            ",".join(aliases),
+            ",".join(paths),
+        )
 
 
 class _EndpointRoutes:

@@ -6,8 +6,10 @@ import tracemalloc
 from typing import Any
 
 import pytest
+from django.core.asgi import get_asgi_application
 
 from mcp_django import Context, Server
+from mcp_django.asgi import mount
 from mcp_django.transports.http.asgi import StreamableHTTPApp
 from mcp_django.transports.http.handler import StreamableHTTPEndpoint, get_http_endpoint
 from mcp_django.transports.http.messages import MAX_CACHED_HEADER_BYTES, is_json_content_type, parse_accept
@@ -118,3 +120,18 @@ async def test_long_headers_are_understood_and_not_remembered(subtests: pytest.S
                 start, _ = await post(iter([PING]), **{name: value + "y" * surplus})
                 assert start["status"] == 200
             assert cached.cache_info().currsize <= 1
+
+
+def test_change_logs_that_would_have_no_user_are_a_warning(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    settings.MIDDLEWARE = ["django.middleware.common.CommonMiddleware", "crum.CurrentRequestUserMiddleware"]
+    around = ["contextlib.nullcontext"]
+    settings.MCP = {"AUTH": "none", "SERVERS": {"default": {"AROUND": around}, "staff": {}}}
+    mount(get_asgi_application())
+    assert "servers=staff middleware=crum.CurrentRequestUserMiddleware" in caplog.text
+
+    caplog.clear()
+    settings.MCP = {"AUTH": "none", "SERVERS": {"default": {"AROUND": around}, "staff": {"AROUND": around}}}
+    mount(get_asgi_application())
+    settings.MIDDLEWARE, settings.MCP = ["django.middleware.common.CommonMiddleware"], {"AUTH": "none"}
+    mount(get_asgi_application())
+    assert "Changes may be logged without a user" not in caplog.text
