@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import connections
+
+from mcp_django.aio.off_loop import run_off_loop
 from mcp_django.forms.choices import (
     ValueChoice,
     build_choice_schema,
@@ -49,6 +53,13 @@ _CHECKED_FILTERS_SCHEMA: Schema = {
 }
 
 
+def _is_query_on_loop(error: BaseException | None) -> bool:
+    """Return True if Django refused a query because an event loop runs, such as one for choices."""
+    while error is not None and not isinstance(error, SynchronousOnlyOperation):
+        error = error.__cause__
+    return error is not None
+
+
 @dataclass(eq=False)
 class _LazySchema:
     """Schema that is built and checked on first use, from the exposed fields at that time."""
@@ -78,7 +89,13 @@ class _LazySchema:
 
     def _build(self) -> Schema:
         with convert_failures(self._toolset.source):
-            return call_in_default_language(self._build_schema, self._toolset)
+            build = partial(call_in_default_language, self._build_schema, self._toolset)
+            try:
+                return build()
+            except Exception as error:
+                if not _is_query_on_loop(error):
+                    raise
+            return run_off_loop(build, close=connections.close_all)
 
     def _build_checker(self) -> SchemaChecker:
         return check_schema(self.checked_schema, f"{self._source}: {self.kind} schema")

@@ -283,3 +283,19 @@ async def test_names_outside_ascii_have_tools_and_uris(found: Registry) -> None:
         "shop.xn--80aatcn://{?gr%C3%B6%C3%9Fe,search,cursor}",
         "shop.xn--80aatcn://{pk}",
     ]
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_choices_that_are_rows_are_read_off_the_event_loop(found: Registry) -> None:
+    await Category.objects.acreate(slug="tea", name="Tea")
+
+    def choose() -> list[tuple[str, str]]:
+        return [(one.slug, one.name) for one in Category.objects.all()]
+
+    class KindForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
+        kind = forms.ChoiceField(choices=choose)
+
+    register(Tag)(type("KindTags", (Tags,), {"form": KindForm, "tools": ("create",)}))
+    [entry] = (await serve(found).request("tools/list"))["tools"]
+    assert "tea" in str(entry["inputSchema"]["properties"]["values"]["properties"]["kind"])
+    assert found.problems == []

@@ -10,7 +10,6 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -24,6 +23,7 @@ from rest_framework.exceptions import APIException
 from rest_framework.views import set_rollback
 
 from mcp_django import conf
+from mcp_django.aio import off_loop
 from mcp_django.aio.loop_local import find_running_loop
 from mcp_django.contrib.http_tools.argument_layout import OperationParameters
 from mcp_django.contrib.http_tools.replies import build_exception_reply
@@ -346,22 +346,11 @@ def _get_atomic_databases(plan: RequestPlan) -> AtomicDatabases:
 
 
 def run_off_loop(make: Callable[[], T]) -> T:
-    """Call `make` on this thread, or on a new one if an event loop is running.
+    """Call `make` where it may query the database, for the choices of serializers.
 
-    The event loop waits for it, once for a list. Lists are encoded on the loop, and serializers query the database for
-    choices.
+    The event loop waits for it, once for a list.
     """
-    if find_running_loop() is None:
-        return make()
-
-    def work() -> T:
-        try:
-            return make()
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(1, thread_name_prefix="mcp-rest-plan") as pool:
-        return pool.submit(work).result()
+    return off_loop.run_off_loop(make, close=connections.close_all)
 
 
 EXPOSED_ACTIONS: "WeakSet[ExposedAction]" = WeakSet()
