@@ -124,6 +124,16 @@ def test_second_codec_of_a_class_is_refused_unless_it_replaces_the_first() -> No
     assert get_codec(Paint._meta.get_field("path")).kind == "text"
 
 
+def test_lookups_that_a_field_class_refuses_are_left_out() -> None:
+    class WordsField(models.TextField):  # type: ignore[type-arg]
+        def get_lookup(self, lookup_name: str) -> Any:
+            if lookup_name != "contains":
+                raise NotImplementedError(f"{lookup_name} does not work with words")
+            return super().get_lookup(lookup_name)
+
+    assert list(get_codec(WordsField()).lookups) == ["contains"]
+
+
 def test_only_field_classes_have_codecs(subtests: pytest.Subtests) -> None:
     wrong: Any
     for wrong in (Category, 5, models.CharField()):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace as replace_fields
 from typing import Any, cast
 
+from django.core.exceptions import FieldError
 from django.db import models
 
 from mcp_django.orm.codecs.codec import Codec
@@ -76,8 +77,14 @@ def _find_builder(field_class: FieldClass) -> tuple[CodecBuilder, FieldClass]:
 
 
 def _has_lookup(column: Any, name: str) -> bool:
-    """Return True if Django has a lookup or a transform of this name for the column."""
-    return column.get_lookup(name) is not None or column.get_transform(name) is not None
+    """Return True if Django has a lookup or a transform of this name for the column.
+
+    Field classes may refuse lookups that they inherit by an exception, as Django refuses them in a query.
+    """
+    try:
+        return column.get_lookup(name) is not None or column.get_transform(name) is not None
+    except (FieldError, NotImplementedError, TypeError, ValueError):
+        return False
 
 
 def _get_path(field_class: FieldClass | str) -> str:
