@@ -115,6 +115,21 @@ class DjangoPrincipal(ports.PrincipalType):
         known = self.cached_perm(permission) if obj is None or self.kind == LOCAL else None
         return await _has_perm_async(self, permission, obj) if known is None else known
 
+    def check_cached(self, name: str, check: Callable[[], bool]) -> bool:
+        """Return the cached result of a check of this caller, or call it.
+
+        Call it in a thread if the check may query the database.
+        """
+        known = self._permissions.get_cached(name)
+        return self._permissions.run(name, check) if known is None else known
+
+    def get_current_user(self) -> Any:
+        """Return the user, loaded again if cached permissions have expired; None without a user.
+
+        May query the database, so call it in a thread.
+        """
+        return self._permissions.load_user()
+
     def in_group(self, *names: str) -> bool:
         """Return True if the user is in one of these groups.
 
@@ -245,6 +260,15 @@ class _CachedPermissions:
         user = self._user
         result = self._results[permission] = user is not None and bool(user.has_perm(permission))
         return result
+
+    def run(self, name: str, check: Callable[[], bool]) -> bool:
+        self._refresh()
+        result = self._results[name] = bool(check())
+        return result
+
+    def load_user(self) -> Any:
+        self._refresh()
+        return self._user
 
     def check_object(self, permission: str, obj: Any) -> bool:
         self._refresh()

@@ -28,6 +28,7 @@ E062  the alias or the queue of tasks is not in `TASKS`
 E063  the template of an app is missing or fails
 E064  a tool names an app that its server lacks
 E065  a tool that hides the one by which apps answer questions
+E070  no rows are served, because the project does not state the meaning of object permissions
 W001  every request is refused: neither AUTH nor DEBUG is set
 W002  AUTH = "none" without DEBUG
 W003  no channel layer, or one limited to a single process (with --deploy)
@@ -71,6 +72,8 @@ W063  the page of an app loads a file that clients block
 W064  the page of an app is large
 W065  an app that no tool shows
 W066  a tool that a host refuses
+W070  a toolset that does not extend the base class of the project
+W071  toolsets require permissions that the user model does not have
 I001  RedisChannelLayer, where RedisPubSubChannelLayer is more robust (with --deploy)
 I002  middleware that keeps a thread for each running call of the Django view (with --deploy)
 I003  lists of a toolset in an order without an index (with --deploy)

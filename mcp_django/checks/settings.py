@@ -8,7 +8,8 @@ from django.utils.module_loading import import_string
 from mcp_django import conf
 from mcp_django.auth.authentication.verifiers import build_verifier
 from mcp_django.checks.installation import register_check
-from mcp_django.conf.readers import AUTH_NAMES
+from mcp_django.conf.options import ORM
+from mcp_django.conf.readers import AUTH_NAMES, OBJECT_PERMISSIONS
 
 
 @register_check(reads_settings=False)
@@ -49,11 +50,18 @@ def check_dotted_paths() -> Iterator[CheckMessage]:
             )
 
 
+def _iter_orm_paths(orm: ORM) -> Iterator[tuple[str, str]]:
+    for key, path in (("OBJECT_PERMISSIONS", orm.object_permissions), ("TOOLSET", orm.toolset)):
+        if path is not None and path not in OBJECT_PERMISSIONS:
+            yield f'MCP["ORM"]["{key}"]', path
+
+
 def _iter_dotted_paths() -> Iterator[tuple[str, str]]:
     settings = conf.get_settings()
     for name in settings.auth:
         if name not in AUTH_NAMES:
             yield 'MCP["AUTH"]', name
+    yield from _iter_orm_paths(settings.orm)
 
     for alias, server in settings.servers.items():
         where = f'MCP["SERVERS"]["{alias}"]'

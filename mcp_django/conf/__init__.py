@@ -18,7 +18,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from mcp_django.conf.options import Limits, Rates, ServerSettings, Settings
+from mcp_django.conf.options import ORM, Limits, Rates, ServerSettings, Settings
 from mcp_django.conf.readers import find_reader
 from mcp_django.conf.sections import (
     SettingsProblem,
@@ -171,6 +171,14 @@ def orm_style(alias: str) -> str:
     return settings.orm_style if server is None or server.orm_style is None else server.orm_style
 
 
+def orm() -> ORM:
+    """Return `ORM`.
+
+    It is read while modules of the project are imported, so invalid values are left to the system checks.
+    """
+    return _parse()[0].orm
+
+
 def is_debug() -> bool:
     """Return DEBUG."""
     return bool(django_settings.DEBUG)
@@ -300,6 +308,7 @@ def _parse() -> _ParsedSettings:
     servers = read_servers(raw.get("SERVERS", {}), found)
     nested = {
         "limits": read_section(Limits, raw.get("LIMITS", {}), 'MCP["LIMITS"]', found),
+        "orm": read_section(ORM, raw.get("ORM", {}), 'MCP["ORM"]', found),
         "rates": read_section(Rates, raw.get("RATES", {}), 'MCP["RATES"]', found),
         "servers": servers,
         "issuers": read_issuers(raw.get("ISSUERS", ()), found),

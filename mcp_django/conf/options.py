@@ -187,6 +187,26 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ORM:
+    """`MCP["ORM"]`: toolsets of models."""
+
+    object_permissions: readers.ObjectPermissions = None
+    """Rows on which a caller has a permission, if an authentication backend decides about single objects.
+
+    - "all": `has_perm` without an object decides about every row.
+    - "some": `has_perm` decides about each row, for models with at most 1,000 rows.
+    - Dotted path of a function of user, permission and queryset that returns the rows.
+
+    None: "all" without such a backend, otherwise no rows.
+    """
+    toolset: readers.OptionalDotted = None
+    """Dotted path of the base class of the project's model toolsets, a subclass of ModelToolset.
+
+    `register_model` uses it, and a system check reports toolsets that do not extend it. None: ModelToolset.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """Entry of `MCP["SERVERS"]`: an endpoint by its alias.
 
@@ -391,6 +411,8 @@ class Settings:
     """
     autodiscover_modules: readers.Modules = ("mcp_tools",)
     """Modules imported from every installed app at startup."""
+    orm: ORM = field(default_factory=ORM)
+    """Toolsets of models, see `ORM`."""
     orm_style: readers.OrmStyle = "per_model"
     """Style of the tools of model toolsets; a server may have its own, in its entry of SERVERS.
 

@@ -21,6 +21,7 @@ SCHEME_PREFIX_PATTERN = r"[A-Za-z][A-Za-z0-9.-]*"
 """Pattern of URI scheme prefixes before "+"."""
 AUTH_NAMES = ("none", "token", "oauth", "external", "session")
 ERAS = ("handshake", "stateless")
+OBJECT_PERMISSIONS = ("all", "some")
 ORM_STYLES = ("per_model", "generic")
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -243,6 +244,10 @@ def _is_scope(name: Any) -> bool:
 
 word = matching(r".*\S.*", "a string that is not empty")
 dotted = matching(DOTTED_PATH_PATTERN, "a dotted path such as 'shop.mcp.Audit'")
+object_permissions = matching(
+    f"{'|'.join(OBJECT_PERMISSIONS)}|{DOTTED_PATH_PATTERN}",
+    "'all', 'some', or the dotted path of a function such as 'shop.mcp.filter_rows'",
+)
 module = matching(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "names of modules in apps, such as 'mcp_tools'")
 origin = matching(r"[a-z][a-z0-9+.-]*://[^/\sA-Z?#]+", "origins such as 'https://app.example.com', without a path")
 origin_url = matching(
@@ -266,6 +271,7 @@ Origins = Annotated[tuple[str, ...], tuple_of(origin)]
 URLPath = Annotated[str, path]
 Modules = Annotated[tuple[str, ...], tuple_of(module)]
 OptionalDotted = Annotated[str | None, optional(dotted)]
+ObjectPermissions = Annotated[str | None, optional(object_permissions)]
 OptionalCount = Annotated[int | None, optional(integer(1))]
 OptionalSeconds = Annotated[float | None, optional(seconds())]
 OptionalLevel = Annotated[str | None, optional(one_of(LEVELS))]

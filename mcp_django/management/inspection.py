@@ -109,6 +109,8 @@ async def _decide(call: Call, primitive: Primitive) -> tuple[str, bool]:
     for check in original.call_checks:
         run_check = partial(call.server.executor.run, check.is_allowed, context)
         if not await run_within(around, context, run_check):
+            if check.hides:
+                return f"hidden: {check.name} refuses", False
             return f"listed, but each call is refused by {check.name}", True
     return ALLOWED if decision.allowed else f"needs the scopes {' '.join(decision.scopes)}", True
 
@@ -127,7 +129,7 @@ def _describe_requirements(primitive: Primitive, policy: ToolRequirements) -> st
         parts.append(f"scopes {' '.join(primitive.scopes)}")
     if isinstance(primitive, Tool) and primitive.scopes_for is not None:
         parts.append("scopes of the arguments")
-    parts += [f"at each call {check.name}" for check in primitive.call_checks]
+    parts += [check.name if check.hides else f"at each call {check.name}" for check in primitive.call_checks]
     if described := _describe_policy(policy):
         parts.append(f"by tool policy {described}")
     return " and ".join(parts) or "open to every authenticated caller"

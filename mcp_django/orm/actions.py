@@ -41,7 +41,7 @@ from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.injection.parameters import get_injection, is_injected
 from mcp_django.server.ports import ContextView, Principal
-from mcp_django.server.primitives.base import STRICT, CallCheck, Confirmation, Tool
+from mcp_django.server.primitives.base import STRICT, CallCheck, Confirmation, Permission, Tool, combine_permissions
 from mcp_django.server.primitives.task_options import TaskOptions, parse_task
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -150,7 +150,7 @@ class CompiledAction:
     confirm: Confirmation
     hooks: Sequence[Callable[..., bool]]
     """Permission hooks of the toolset, called for each call and each row."""
-    permission_names: tuple[str, ...]
+    permission: Permission | None
     """Django permissions of the tool, which is hidden from callers without them."""
     options: ActionOptions
 
@@ -247,11 +247,13 @@ def build_action_tool(toolset: BaseModelToolset, name: str, fn: Callable[..., An
         atomic=(),
     )
 
-    tool.title, tool.permission, tool.source = options.title, compiled.permission_names or None, describe_source(fn)
+    tool.title, tool.permission, tool.source = options.title, compiled.permission, describe_source(fn)
     tool.confirm = compiled.confirm
     tool.single_use_state = bool(compiled.confirm)
     tool.task = parse_task(fn, options.task)
-    tool.call_checks = tuple(CallCheck(getattr(hook, "__name__", repr(hook)), hook) for hook in compiled.hooks)
+    tool.call_checks = tuple(
+        CallCheck(getattr(hook, "__name__", repr(hook)), hook, hides=True) for hook in compiled.hooks
+    )
     return tool
 
 
@@ -281,7 +283,7 @@ def _compile_action(
         if reserved in parameters.schema["properties"]:
             raise DeclarationError(f"{where}: the parameter {reserved!r} is reserved for the tool; choose another name")
 
-    hooks, permission_names = _resolve_permissions(toolset, options, where)
+    hooks, permission = _resolve_permissions(toolset, options, where)
     named = toolset.get_confirmation(name)
     if options.confirm == STRICT and toolset.confirm_fallback == "proceed":
         raise DeclarationError(f"{where}: confirm='strict' contradicts confirm_fallback='proceed' of the toolset")
@@ -295,22 +297,23 @@ def _compile_action(
         output=compile_output(fn, is_content=lambda annotation: False),
         confirm=STRICT if STRICT in (options.confirm, named) else bool(options.confirm or named),
         hooks=hooks,
-        permission_names=permission_names,
+        permission=permission,
         options=options,
     )
 
 
 def _resolve_permissions(
     toolset: BaseModelToolset, options: ActionOptions, where: str
-) -> tuple[tuple[Callable[..., bool], ...], tuple[str, ...]]:
+) -> tuple[tuple[Callable[..., bool], ...], Permission | None]:
     """Return the hooks for each call, and the Django permissions of the tool.
 
     Callers without these Django permissions do not see the tool.
     """
-    hooks, permission_names = [], []
+    hooks: list[Callable[..., bool]] = []
+    required: Permission | None = None
     for permission in options.permissions:
         if "." in permission:
-            permission_names.append(permission)
+            required = combine_permissions(required, permission)
             continue
         hook = getattr(toolset, f"has_{permission}_permission", None)
         if hook is None:
@@ -320,9 +323,9 @@ def _resolve_permissions(
             )
         hooks.append(hook)
         if permission in _DJANGO_PERMISSIONS and not toolset.is_overridden(f"has_{permission}_permission"):
-            permission_names.append(toolset.permission_name(permission))
+            required = combine_permissions(required, toolset.get_tool_permission(permission))
 
-    return tuple(hooks), tuple(permission_names)
+    return tuple(hooks), required
 
 
 def _build_arguments_schema(toolset: BaseModelToolset, compiled: CompiledAction) -> Schema:

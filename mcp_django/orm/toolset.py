@@ -6,6 +6,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db import models
+from django.utils.module_loading import import_string
 
 from mcp_django import conf
 from mcp_django.orm.actions import ActionOptions, build_action_tool, collect_actions
@@ -18,6 +19,7 @@ from mcp_django.schema import ConflictError, DeclarationError, convert_failures
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.primitives.base import Completer, Primitive, Tool
 from mcp_django.server.primitives.registry import Registry
+from mcp_django.server.primitives.toolset import register
 from mcp_django.signals import model_registered
 
 
@@ -133,6 +135,39 @@ class ModelToolset(BaseModelToolset):
             assert isinstance(tool, Tool)
             self._tools[name] = tool
         return self._tools[name]
+
+
+def get_base_toolset() -> type[ModelToolset]:
+    """Return the base class of the project's model toolsets, `MCP["ORM"]["TOOLSET"]`.
+
+    Raises:
+        DeclarationError: the setting does not name a subclass of ModelToolset.
+    """
+    path = conf.orm().toolset
+    base: Any = ModelToolset if path is None else import_string(path)
+    if not (isinstance(base, type) and issubclass(base, ModelToolset)):
+        raise DeclarationError(f'MCP["ORM"]["TOOLSET"] names {path!r}, which is not a subclass of ModelToolset')
+    return base
+
+
+def register_model(model: type[models.Model], *, server: str = "default", **options: Any) -> type[ModelToolset]:
+    """Register a model with a toolset that has these options, without a class statement.
+
+        for model in apps.get_app_config("shop").get_models():
+            register_model(model, fields="__all__", exclude=[])
+
+    The toolset extends `MCP["ORM"]["TOOLSET"]`, so that the hooks of the project decide about all such models.
+
+    Raises:
+        DeclarationError: an option is unknown.
+    """
+    base = get_base_toolset()
+    unknown = next((name for name in options if not hasattr(base, name) and name != "model"), None)
+    if unknown is not None:
+        raise DeclarationError(f"register_model({model._meta.label}): {base.__name__} has no option {unknown!r}")
+    name = f"{model.__name__}Toolset"
+    toolset_class = type(name, (base,), {"__module__": model.__module__, "__qualname__": name, **options})
+    return register(model, server=server)(toolset_class)
 
 
 def _bind_inlines(toolset: ModelToolset) -> tuple[ModelInline, ...]:

@@ -57,6 +57,13 @@ PAGES: Final = (
         "codecs", "Codecs of columns", "mcp_django.orm", "expose/codecs.md", ("Codec", "get_codec", "register_codec")
     ),
     ApiPage("tree-toolsets", "Trees", "mcp_django.orm", "recipes/trees.md", ("TreeToolset",)),
+    ApiPage(
+        "model-registration",
+        "Registration of models",
+        "mcp_django.orm",
+        "protect/object-permissions.md",
+        ("register_model",),
+    ),
     ApiPage("notifications", "Notifications", "mcp_django.notifications", "talk-back/publishing.md"),
     ApiPage("server", "Servers, callers and errors", "mcp_django", "run/several-servers.md"),
     ApiPage("types", "Types", "mcp_django.types", "expose/tools.md"),

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origi
 from mcp_django.conf.clients import ClientAuth, ClientSettings
 from mcp_django.conf.issuers import ClaimNames, IssuerSettings
 from mcp_django.conf.mounts import MountSettings
-from mcp_django.conf.options import Limits, Rates, ServerSettings, Settings
+from mcp_django.conf.options import ORM, Limits, Rates, ServerSettings, Settings
 from mcp_django.conf.proxies import ProxySettings
 from mcp_django.conf.readers import find_reader
 from mcp_django.contrib.apps.preview.options import PreviewSettings
@@ -99,6 +99,7 @@ SECTIONS: Final = (
     Section("CLAIMS of an issuer", 'MCP["ISSUERS"][number]["CLAIMS"]', ClaimNames, "settings-access.md"),
     Section("LIMITS", 'MCP["LIMITS"]', Limits, "limits.md"),
     Section("RATES", 'MCP["RATES"]', Rates, "limits.md"),
+    Section("ORM", 'MCP["ORM"]', ORM, "settings-access.md"),
     Section("OAUTH", 'MCP["OAUTH"]', OAuthSettings, "settings-access.md"),
     Section("MEMORY", 'MCP["MEMORY"]', MemorySettings),
     Section("TASKS", 'MCP["TASKS"]', TaskSettings),

@@ -158,7 +158,7 @@ def test_invalid_arguments_are_reported(subtests: pytest.Subtests) -> None:
             inspect(*arguments)
 
 
-def test_a_hook_that_runs_at_each_call_is_named_and_asked() -> None:
+def test_a_hook_that_hides_a_tool_is_named_and_asked() -> None:
     class Books(ModelToolset):
         fields = ["title"]
 
@@ -174,12 +174,12 @@ def test_a_hook_that_runs_at_each_call_is_named_and_asked() -> None:
 
     register(Book)(Books)
     ada, bob = rows("--user", "ada"), rows("--user", "bob")
-    assert ada["tool book_lend"]["takes"] == "at each call has_lend_permission"
+    assert ada["tool book_lend"]["takes"] == "has_lend_permission"
     assert ada["tool book_lend"]["verdict"] == ada["tool book_list"]["verdict"] == ALLOWED
-    assert bob["tool book_lend"]["verdict"] == "listed, but each call is refused by has_lend_permission"
-    assert bob["tool book_list"]["verdict"] == "listed, but each call is refused by has_view_permission"
+    assert bob["tool book_lend"]["verdict"] == "hidden: has_lend_permission refuses"
+    assert bob["tool book_list"]["verdict"] == "hidden: has_view_permission refuses"
     assert bob["template testapp.book://{pk}"]["verdict"] == bob["tool book_list"]["verdict"]
-    with pytest.raises(CommandError, match=r"Unknown tool: book_lend .* each call is refused by has_lend_permission"):
+    with pytest.raises(CommandError, match=r"Unknown tool: book_lend .*has_lend_permission refuses"):
         call_command("mcp_call", "book_lend", '{"pks": [1], "idempotency_key": "k"}', "--user", "bob")
 
 
@@ -202,7 +202,7 @@ def test_hooks_are_asked_inside_the_context_managers_of_the_server() -> None:
     with override_settings(MCP={"SERVERS": {"default": {"AROUND": [f"{__name__}.in_scope"]}}}):
         register(Book)(Books)
         assert rows("--user", "ada")["tool book_list"]["verdict"] == ALLOWED
-        assert "refused by has_view_permission" in rows("--user", "bob")["tool book_list"]["verdict"]
+        assert "has_view_permission refuses" in rows("--user", "bob")["tool book_list"]["verdict"]
 
 
 @override_settings(ROOT_URLCONF="tests.library.urls")

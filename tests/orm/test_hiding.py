@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission
 from django.db.models import Manager, QuerySet
 
 from mcp_django import Context, ModelToolset
-from mcp_django.orm.declaration.base import can_restrict_rows
+from mcp_django.orm.row_permissions import can_restrict_rows
 from mcp_django.protocol.errors import InvalidParams, ResourceNotFound
 from tests.orm.test_generic import peer as generic_peer
 from tests.orm.test_resources import read

@@ -15,10 +15,23 @@ from taggit.managers import TaggableManager
 from timezone_field import TimeZoneField
 
 from tests.packages.pages import Story
+from tests.packages.restricted_models import Site
 from tests.packages.rooms import Guest, Room
 from tests.packages.tree_models import Category, Chapter, Region, SortedCategory
 
-__all__ = ["Category", "Chapter", "Engagement", "Guest", "Guide", "Region", "Room", "SortedCategory", "Story", "Trip"]
+__all__ = [
+    "Category",
+    "Chapter",
+    "Engagement",
+    "Guest",
+    "Guide",
+    "Region",
+    "Room",
+    "Site",
+    "SortedCategory",
+    "Story",
+    "Trip",
+]
 
 
 class Shade(Enum):

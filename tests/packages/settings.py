@@ -8,6 +8,7 @@ INSTALLED_APPS = [
     "django_countries",
     "django_jsonform",
     "djmoney",
+    "guardian",
     "modelcluster",
     "mptt",
     "multiselectfield",
@@ -32,3 +33,5 @@ INSTALLED_APPS = [
 
 WAGTAIL_SITE_NAME = "Site"
 WAGTAILADMIN_BASE_URL = "http://testserver"
+ANONYMOUS_USER_NAME = None
+"""Of django-guardian: callers without an account have no object permissions."""

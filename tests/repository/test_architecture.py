@@ -113,8 +113,8 @@ SUB_LAYERS = {
         {"pipeline"},
     ),
     "orm": (
-        {"admin_log", "codecs"},
-        {"package_codecs"},
+        {"admin_log", "codecs", "row_permissions"},
+        {"package_codecs", "row_filters"},
         {"declaration"},
         {"queries"},
         {"arguments"},

@@ -2,17 +2,18 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import quote
 
 from django.db import models, router
-from django.db.models.manager import BaseManager
 
 from mcp_django.orm import admin_log
 from mcp_django.orm.codecs import get_codec
 from mcp_django.orm.declaration.exposed_fields import Exposure, compile_exposure, find_field
 from mcp_django.orm.declaration.names import to_ascii_name
 from mcp_django.orm.declaration.writable_form import FormClass, WritableForm, build_form_class, build_writable_form
+from mcp_django.orm.row_permissions import ModelPermission, RowPermissions, can_restrict_rows, get_row_permissions
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import describe_source
@@ -189,12 +190,24 @@ class BaseModelToolset(Toolset):
         names = to_ascii_name(options.app_label), to_ascii_name(str(options.model_name))
         self.uri_scheme = ".".join(names).replace("_", "-")
         """Scheme of the URIs of its rows; RFC 3986 allows ASCII letters, digits, "-", "." and "+" in a scheme."""
-        self.is_scoped = (
-            self.is_overridden("get_queryset")
+
+    @cached_property
+    def row_permissions(self) -> RowPermissions:
+        """Meaning of a Django permission for its rows.
+
+        Read on first use, when all apps are loaded.
+        """
+        return get_row_permissions()
+
+    @cached_property
+    def is_scoped(self) -> bool:
+        """True if some rows of the model may be hidden from some callers."""
+        return (
+            self.row_permissions.restricts_rows
+            or self.is_overridden("get_queryset")
             or self.queryset is not None
             or can_restrict_rows(type(self.model._default_manager))
         )
-        """True if some rows of the model may be hidden from some callers."""
 
     @property
     def source(self) -> str:
@@ -298,16 +311,30 @@ class BaseModelToolset(Toolset):
         """Return Django's permission for view, add, change or delete on the model."""
         return f"{self.model._meta.app_label}.{action}_{self.model._meta.model_name}"
 
+    def get_tool_permission(self, action: str) -> Permission:
+        """Return the permission of a tool that shows or writes rows: the caller has it for at least one row."""
+        name = self.permission_name(action)
+        if not self.row_permissions.restricts_rows:
+            return name
+        return ModelPermission(self.row_permissions, name, self.model)
+
     # Hooks for projects
 
     def get_queryset(self, ctx: Context) -> "models.QuerySet[Any, Any]":
         """Return the rows that the caller may see.
 
-        All tools restrict their rows to this queryset, including counts, references and labels.
+        All tools restrict their rows to this queryset, including counts, references and labels. The default contains
+        the rows on which the caller has the view permission, see `OBJECT_PERMISSIONS`.
         """
         rows = self.queryset if self.queryset is not None else self.model._default_manager
         queryset: models.QuerySet[Any, Any] = rows.all()
-        return queryset if self.using is None else queryset.using(self.using)
+        queryset = queryset if self.using is None else queryset.using(self.using)
+        is_replaced = self.replaces_view_permission and not self.row_permissions.is_stated
+        if is_replaced or not self.row_permissions.restricts_rows:
+            return queryset
+        return self.row_permissions.filter_rows(
+            ctx.principal, self.permission_name("view"), queryset, lambda row: self.has_view_permission(ctx, row)
+        )
 
     def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
         """Return True if the caller may see rows, or this row.
@@ -329,8 +356,19 @@ class BaseModelToolset(Toolset):
         return self._has_model_permission(ctx, "delete", obj)
 
     def _has_model_permission(self, ctx: Context, action: str, *obj: Any) -> bool:
-        principal: Any = ctx.principal
-        return bool(principal.has_perm(self.permission_name(action)))
+        return self.row_permissions.has_perm(ctx.principal, self.permission_name(action), self.model, *obj)
+
+    def can_keep_row(self, ctx: Context, obj: Any, *, is_new: bool) -> bool:
+        """Return True if the caller may have saved this row, with the values that it has now.
+
+        A hook of the project has decided before the write. Object permissions depend on the row's values.
+        """
+        action = "add" if is_new else "change"
+        if not self.row_permissions.restricts_rows or self.is_overridden(f"has_{action}_permission"):
+            return True
+        if not is_new:
+            return self.has_change_permission(ctx, obj)
+        return self.row_permissions.has_add_perm(ctx.principal, self.permission_name(action), obj)
 
     def get_ordering(self, ctx: Context) -> FieldNames:
         """Return the default order of lists."""
@@ -409,7 +447,17 @@ class BaseModelToolset(Toolset):
     @property
     def restricts_rows(self) -> bool:
         """Return True if the project restricts the rows that a caller may see."""
-        return self.is_overridden("get_queryset")
+        return self.row_permissions.restricts_rows or self.is_overridden("get_queryset")
+
+    @property
+    def replaces_view_permission(self) -> bool:
+        """Return True if a hook of the project replaces Django's view permission."""
+        return self.is_overridden("has_view_permission")
+
+    @property
+    def decides_by_row(self) -> bool:
+        """Return True if the view permission of a row may differ from that of the model."""
+        return self.row_permissions.restricts_rows or self.replaces_view_permission
 
     def get_confirmation(self, name: str) -> Confirmation:
         """Return the confirmation that a tool or an action requires."""
@@ -432,19 +480,6 @@ def _get_docstring(cls: type[Any]) -> str:
 def _accepts_keyword(function: Callable[..., Any], name: str) -> bool:
     parameters = inspect.signature(function).parameters
     return name in parameters or any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-
-
-def can_restrict_rows(manager: Any) -> bool:
-    """Return True if managers of a class may hide some rows of a model.
-
-    This includes managers whose querysets filter in their constructor.
-    """
-    kind = getattr(manager, "_queryset_class", models.QuerySet)
-    return (
-        manager.get_queryset is not BaseManager.get_queryset
-        or manager.all is not BaseManager.all
-        or kind.__init__ is not models.QuerySet.__init__
-    )
 
 
 def _is_text_column(model: type[models.Model], name: str) -> bool:

@@ -88,7 +88,15 @@ class ModelInline(BaseModelToolset):
     @property
     def restricts_rows(self) -> bool:
         """See ModelToolset."""
-        return type(self).get_queryset is not ModelInline.get_queryset
+        return self.row_permissions.restricts_rows or type(self).get_queryset is not ModelInline.get_queryset
+
+    @property
+    def replaces_view_permission(self) -> bool:
+        """See ModelToolset."""
+        model_toolset = self.find_toolset(self.model)
+        return super().replaces_view_permission or (
+            model_toolset is not None and model_toolset.replaces_view_permission
+        )
 
     def _has_model_permission(self, ctx: Context, action: str, *obj: Any) -> bool:
         model_toolset = self.find_toolset(self.model)
@@ -96,6 +104,13 @@ class ModelInline(BaseModelToolset):
             return super()._has_model_permission(ctx, action, *obj)
         has_permission = getattr(model_toolset, f"has_{action}_permission")
         return model_toolset.has_class_permission(ctx) and bool(has_permission(ctx, *obj))
+
+    def can_keep_row(self, ctx: Context, obj: Any, *, is_new: bool) -> bool:
+        """See ModelToolset."""
+        model_toolset, action = self.find_toolset(self.model), "add" if is_new else "change"
+        if model_toolset is None or self.is_overridden(f"has_{action}_permission"):
+            return super().can_keep_row(ctx, obj, is_new=is_new)
+        return model_toolset.can_keep_row(ctx, obj, is_new=is_new)
 
     def get_form_class(self, ctx: Context) -> FormClass:
         """Return the form that validates the rows.

@@ -52,13 +52,13 @@ def build_model_tool(
     first use.
 
     `action` names the required Django permission: "view", "add", "change" or "delete". Callers without it do not see
-    the tool. If the project overrides `has_<action>_permission`, that hook replaces the permission. It runs for each
-    call, and denied calls are treated like calls of an unknown tool.
+    the tool. If the project overrides `has_<action>_permission`, that hook replaces the permission. It runs for lists
+    and for each call, and denied calls are treated like calls of an unknown tool.
     """
     where = f"{toolset.source}, {name}"
     hook = f"has_{action}_permission"
     is_hook_overridden = toolset.is_overridden(hook)
-    checks = (CallCheck(hook, getattr(toolset, hook)),) if is_hook_overridden else ()
+    checks = (CallCheck(hook, getattr(toolset, hook), hides=True),) if is_hook_overridden else ()
 
     def handle(ctx: Context, arguments: dict[str, Any]) -> Any:
         if not all(check.is_allowed(ctx) for check in checks):
@@ -69,7 +69,7 @@ def build_model_tool(
         name=name,
         title=None,
         description=description,
-        permission=None if is_hook_overridden else toolset.permission_name(action),
+        permission=None if is_hook_overridden else toolset.get_tool_permission(action),
         call_checks=checks,
         handler=Handler(handle, {"ctx": Context}, atomic=atomic),
         source=where,

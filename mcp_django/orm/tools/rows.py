@@ -120,7 +120,7 @@ def get_row(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) 
         scope = query.scope
         plan = get_plan(scope, arguments.get("fields"))
         key = parse_key(toolset, arguments["pk"])
-        if toolset.is_overridden("has_view_permission"):
+        if toolset.decides_by_row:
             obj = query.rows.filter(pk=key).first()
             if obj is None or not toolset.has_view_permission(ctx, obj):
                 raise build_not_found(toolset, arguments["pk"])

@@ -179,7 +179,7 @@ class BoundWriteForm:
         for name in self._visible_rows:
             target = self.writable_form.fields[name].target
             is_choice = isinstance(self.form.fields[name], forms.ModelChoiceField)
-            if target is None or not is_choice or not target.is_overridden("has_view_permission"):
+            if target is None or not is_choice or not target.decides_by_row:
                 continue
             field, chosen = self.form.fields[name], self.form.cleaned_data.get(name)
             rows = [] if chosen is None else [chosen] if isinstance(chosen, Model) else list(chosen)

@@ -1,7 +1,7 @@
 """`delete`: deletion of one row with its cascades, if Django's rules permit it."""
 
 from collections import Counter
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,9 @@ class DeletionEffects:
     """Rows that lose their reference (SET_NULL, SET_DEFAULT, SET)."""
     protecting: Counter[type[Model]] = field(default_factory=Counter)
     """Rows that forbid the deletion (PROTECT, RESTRICT)."""
+    protecting_rows: dict[type[Model], list[Model]] = field(default_factory=dict)
+    changed_rows: dict[type[Model], list[Model]] = field(default_factory=dict)
+    """Changed rows of the models that were requested as `load_models`."""
     loaded_rows: dict[type[Model], Collection[Model]] = field(default_factory=dict)
     """Deleted rows of the models that were requested as `load_models`."""
 
@@ -47,9 +50,9 @@ def collect_deletion_effects(obj: Model, *, using: str, load_models: Container[t
     try:
         collector.collect([obj])
     except ProtectedError as problem:
-        effects.protecting.update(type(row) for row in problem.protected_objects)
+        _add_protecting_rows(effects, problem.protected_objects)
     except RestrictedError as problem:
-        effects.protecting.update(type(row) for row in problem.restricted_objects)
+        _add_protecting_rows(effects, problem.restricted_objects)
 
     for model, rows in collector.data.items():
         others = [row for row in rows if row != obj and not _is_parent(row, obj)]
@@ -60,14 +63,28 @@ def collect_deletion_effects(obj: Model, *, using: str, load_models: Container[t
     for queryset in collector.fast_deletes:
         if not queryset.model._meta.auto_created and (number := queryset.count()):
             effects.deleted[queryset.model] += number
-    for (relation, _), updates in collector.field_updates.items():
+    _add_changed_rows(effects, collector, load_models)
+    return effects
+
+
+def _add_changed_rows(effects: DeletionEffects, collector: Collector, load_models: Container[type[Model]]) -> None:
+    field_updates: Any = collector.field_updates
+    for (relation, _), updates in field_updates.items():
         # If constraints cannot be deferred, a cascade first sets references to NULL in rows that it deletes. These
         # updates do not count.
-        if relation.remote_field is not None and relation.remote_field.on_delete is not CASCADE:
-            number = _count_rows(updates)
-            effects.changed.update({relation.model: number} if number else {})
+        if relation.remote_field is None or relation.remote_field.on_delete is CASCADE:
+            continue
+        number = _count_rows(updates)
+        effects.changed.update({relation.model: number} if number else {})
+        if number and relation.model in load_models:
+            rows = effects.changed_rows.setdefault(relation.model, [])
+            rows.extend(row for part in updates for row in part)
 
-    return effects
+
+def _add_protecting_rows(effects: DeletionEffects, rows: Iterable[Model]) -> None:
+    for row in rows:
+        effects.protecting[type(row)] += 1
+        effects.protecting_rows.setdefault(type(row), []).append(row)
 
 
 def _count_rows(updates: Any) -> int:
@@ -146,22 +163,33 @@ def check_deletion(toolset: BaseModelToolset, ctx: Context, row: Model, *, using
 
     label = get_label(toolset, ctx, row)
     if effects.protecting:
+        visible = {
+            model: number
+            for model, number in effects.protecting.items()
+            if _can_see_all_rows(toolset, ctx, model, effects.protecting_rows[model], using)
+        }
+        counts = f": {_format_counts(_count_by_name(toolset, ctx, visible))}" if visible else ""
         raise ToolError(
-            f"{label} cannot be deleted, because rows that refer to it forbid it: "
-            f"{_format_counts(_count_by_name(toolset, ctx, effects.protecting))}. Delete or move them first"
+            f"{label} cannot be deleted, because rows that refer to it forbid it{counts}. Delete or move them first"
         )
+
+    for model, changed in effects.changed_rows.items():
+        for other in _find_responsible_toolsets(toolset, model):
+            if other.row_permissions.restricts_rows and not (
+                _can_see_rows(other, ctx, changed, using)
+                and all(other.has_change_permission(ctx, row) for row in changed)
+            ):
+                raise ToolError(f"{label} cannot be deleted, because rows refer to it that you may not change")
 
     for model, rows in effects.loaded_rows.items():
         for other in _find_responsible_toolsets(toolset, model):
             # The admin requires these permissions too.
             is_visible = _can_see_rows(other, ctx, rows, using)
             if not is_visible or not all(other.has_delete_permission(ctx, each) for each in rows):
-                names = {"rows that you may not delete": len(rows)}
+                name = "rows that you may not delete"
                 if is_visible and other.can_view(ctx):
-                    names = {f"{model._meta.verbose_name_plural} that you may not delete": len(rows)}
-                raise ToolError(
-                    f"{label} cannot be deleted, because more would be deleted with it: {_format_counts(names)}"
-                )
+                    name = f"{model._meta.verbose_name_plural} that you may not delete ({len(rows)})"
+                raise ToolError(f"{label} cannot be deleted, because more would be deleted with it: {name}")
 
     return effects
 
@@ -171,6 +199,13 @@ def _can_see_rows(toolset: BaseModelToolset, ctx: Context, rows: Collection[Mode
     if not toolset.restricts_rows:
         return True
     return len(toolset.get_queryset(ctx).using(using).in_bulk([row.pk for row in rows])) == len(rows)
+
+
+def _can_see_all_rows(
+    toolset: BaseModelToolset, ctx: Context, model: type[Model], rows: Collection[Model], using: str
+) -> bool:
+    """Return True if no toolset of the model hides any of these rows from the caller."""
+    return all(_can_see_rows(other, ctx, rows, using) for other in _find_responsible_toolsets(toolset, model))
 
 
 def _find_responsible_toolsets(toolset: BaseModelToolset, model: type[Model]) -> list[BaseModelToolset]:

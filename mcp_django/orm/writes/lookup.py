@@ -118,6 +118,24 @@ def lock_rows(toolset: BaseModelToolset, pks: list[Any], *, using: str) -> None:
         list(locked.filter(pk__in=pks).values_list("pk"))
 
 
+def check_saved_row(toolset: BaseModelToolset, ctx: Context, row: Model, *, using: str, is_new: bool) -> None:
+    """Check that the caller has the permission for a row with its saved values, inside the transaction.
+
+    Otherwise callers could add rows, or move rows, to where they have no permission.
+
+    Raises:
+        ToolError: the caller has no permission.
+    """
+    if not toolset.row_permissions.restricts_rows:
+        return
+    saved = toolset.model._base_manager.using(using).filter(pk=row.pk).first()
+    if saved is None or not toolset.can_keep_row(ctx, saved, is_new=is_new):
+        verb = "add" if is_new else "change"
+        raise ToolError(
+            f"You may not {verb} a {toolset.model._meta.verbose_name} to these values, and nothing was changed"
+        )
+
+
 def build_not_found(toolset: BaseModelToolset, pk: Any) -> NotFound:
     """Build the error for a missing or hidden row."""
     return NotFound(f"There is no {toolset.model._meta.verbose_name} with the primary key {str(pk)[:100]!r}")

@@ -15,7 +15,13 @@ from mcp_django.orm.queries.visibility import format_names
 from mcp_django.orm.writes.base import WriteOperation
 from mcp_django.orm.writes.binding import BoundWriteForm, FieldErrors
 from mcp_django.orm.writes.delete import check_deletion
-from mcp_django.orm.writes.lookup import format_on_one_line, format_values, get_label, lock_rows
+from mcp_django.orm.writes.lookup import (
+    check_saved_row,
+    format_on_one_line,
+    format_values,
+    get_label,
+    lock_rows,
+)
 from mcp_django.orm.writes.rows import read_visible_keys, serialize_written_row
 from mcp_django.orm.writes.schema import get_inline_parameters
 from mcp_django.protocol.errors import ToolError
@@ -128,6 +134,7 @@ class _InlineWriter:
             self.errors |= {f"{inline.name}.{place}.{name}": texts for name, texts in bound_form.errors.items()}
             return
         saved = bound_form.save(inline.save_model, change=change)
+        check_saved_row(inline, self.ctx, saved, using=self.using, is_new=not change)
         labels = [bound_form.form.fields[name].label or name for name in values]
         self.log_message += (
             admin_log.build_changed_message(labels, saved) if change else admin_log.build_added_message(saved)
@@ -176,6 +183,7 @@ class SaveOperation(WriteOperation):
         """Write the inline rows of a saved row; return the result, and the message for the admin's log."""
         toolset, ctx = self.toolset, self.ctx
         counts, message = save_inlines(toolset, ctx, row, self.arguments.get("inlines"), using=self.using)
+        check_saved_row(toolset, ctx, row, using=self.using, is_new=self.is_new)
         result = serialize_written_row(toolset, ctx, row, using=self.using)
         return {**result, **({"inlines": counts} if counts else {})}, message
 

@@ -26,6 +26,7 @@ from mcp_django.server.composition.provider import list_provided
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import gather
 from mcp_django.server.execution.invoke import run_provider
+from mcp_django.server.execution.permissions import find_hidden_keys
 from mcp_django.server.primitives.base import Primitive
 
 logger = logging.getLogger("mcp_django.server")
@@ -169,7 +170,11 @@ class PrimitiveLists:
         version, restricted = self._restricted.get(kind.collection, (None, []))
         current = registry.version, authorizer.version
         if version != current or authorizer.version is None:
-            restricted = [item for item in getattr(registry, kind.collection) if authorizer.is_restricted(item)]
+            restricted = [
+                item
+                for item in getattr(registry, kind.collection)
+                if item.has_hiding_checks or authorizer.is_restricted(item)
+            ]
             self._restricted[kind.collection] = current, restricted
         return restricted
 
@@ -177,7 +182,7 @@ class PrimitiveLists:
         registry, authorizer = self._server.registry, self._server.authorizer
         while True:
             version = registry.version, authorizer.version
-            hidden = await authorizer.find_hidden_keys(call.principal, self.get_restricted(kind))
+            hidden = await find_hidden_keys(call, self.get_restricted(kind))
             # Repeat the decision if a primitive was registered or restricted during it.
             if version == (registry.version, authorizer.version):
                 return self._get_cached_page(call, kind, after, hidden)
@@ -209,8 +214,8 @@ class PrimitiveLists:
         sources, by_key = await self._collect(call, kind)
 
         version, authorizer = self._server.registry.version, self._server.authorizer
-        hidden = await authorizer.find_hidden_keys(
-            call.principal, [item for item in by_key.values() if authorizer.is_restricted(item)]
+        hidden = await find_hidden_keys(
+            call, [item for item in by_key.values() if item.has_hiding_checks or authorizer.is_restricted(item)]
         )
         key = kind.collection, call.revision.version, after, hidden, call.principal.key, version
         known = self._provided_pages.get(key)

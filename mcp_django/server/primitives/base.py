@@ -71,14 +71,13 @@ def combine_permissions(first: Permission | None, second: Permission | None) -> 
 
 
 class CallCheck(NamedTuple):
-    """Check of the caller that a handler makes at each call, as reports describe it.
-
-    Lists do not depend on it.
-    """
+    """Check of the caller that a handler makes at each call, as reports describe it."""
 
     name: str
     is_allowed: Callable[[Any], Any]
     """Function of the Context; runs on a thread."""
+    hides: bool = False
+    """True if lists leave the primitive out for callers whom it refuses."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -132,6 +131,11 @@ class Primitive(ABC):
     def origin(self) -> "Primitive":
         """Original primitive in the server that declares it."""
         return self if self.mount_origin is None else self.mount_origin.primitive.origin
+
+    @property
+    def has_hiding_checks(self) -> bool:
+        """True if a check of each call also decides about lists."""
+        return any(check.hides for check in self.call_checks)
 
     @property
     def has_hooks(self) -> bool:

@@ -1,0 +1,32 @@
+"""Models whose rows are restricted by packages with permissions or scopes."""
+
+from typing import Any
+
+from django.db import models
+
+from tests.orm.object_backends import filter_granted
+
+
+class RestrictedQuerySet(models.QuerySet[Any, Any]):
+    """Queryset with the method of NetBox's querysets (netbox/utilities/querysets.py)."""
+
+    def restrict(self, user: Any, action: str = "view") -> "models.QuerySet[Any, Any]":
+        if user.is_superuser:
+            return self
+        options = self.model._meta
+        name = f"{options.app_label}.{action}_{options.model_name}"
+        if name not in user.get_all_permissions():
+            return self.none()
+        return self.filter(pk__in=filter_granted(user, name, self.model._base_manager.all()))
+
+
+class Site(models.Model):
+    """A place, whose rows are restricted as in NetBox."""
+
+    name = models.CharField(max_length=40)
+    region = models.CharField(max_length=20)
+
+    objects = RestrictedQuerySet.as_manager()
+
+    class Meta:
+        app_label = "packages"
