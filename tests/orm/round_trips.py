@@ -16,12 +16,12 @@ def build_toolset(row_model: type[models.Model], *names: str) -> type[ModelTools
     return type("Rows", (ModelToolset,), options)
 
 
-async def check_round_trip(row_model: type[models.Model], name: str, value: Any) -> Any:
-    """Store a value, check its round trip, and return it as JSON.
+async def check_round_trip(row_model: type[models.Model], name: str, value: Any, **others: Any) -> Any:
+    """Store a value beside others, check its round trip, and return it as JSON.
 
     The server checks that the result fits its schema.
     """
-    row = await row_model._default_manager.acreate(**{name: value})
+    row = await row_model._default_manager.acreate(**{**others, name: value})
     await row.arefresh_from_db()
     server = peer(build_toolset(row_model, name))
     shown = (await data(server, "row_get", pk=row.pk))[name]

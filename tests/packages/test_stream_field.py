@@ -17,7 +17,7 @@ CARD = {"number": 3, "names": ["a", "b"]}
 
 
 async def test_stream_is_shown_and_written_as_blocks() -> None:
-    group = await Group.objects.acreate(name="Editors")
+    group = await Group.objects.acreate(name="Writers")
     blocks: list[dict[str, Any]] = [
         {"type": "heading", "value": "Hello", "id": "1"},
         {"type": "group", "value": group.pk, "id": "2"},
@@ -40,7 +40,7 @@ async def test_new_blocks_get_an_id() -> None:
 
 
 def test_a_page_of_streams_takes_one_statement() -> None:
-    group = Group.objects.create(name="Editors")
+    group = Group.objects.create(name="Writers")
     server = peer(build_toolset(Story, "title", "body"))
     for _ in range(5):
         async_to_sync(data)(server, "row_create", values={"body": [{"type": "group", "value": group.pk}]})

@@ -252,7 +252,9 @@ class UpdateOperation(SaveOperation):
         bound_form = self.bind_form(row)
         row = bound_form.save(toolset.save_model, change=True)
         values_after, keys_after = self._read_values(row, items), read_visible_keys(self.scope, row, items)
-        names = [name for name in values_before if values_before[name] != values_after[name]]
+        names = [
+            item.name for item in items if not _is_same_value(item, values_before[item.name], values_after[item.name])
+        ]
         # The log is complete. The caller is not informed about a reference to a hidden row that was removed.
         visible_names = [name for name in names if name not in keys_before or keys_before[name] != keys_after[name]]
         result, inline_messages = self.save_inlines(row)
@@ -283,3 +285,12 @@ class UpdateOperation(SaveOperation):
             else getattr(row, item.model_field.attname)
             for item in items
         }
+
+
+def _is_same_value(item: ExposedField, before: Any, after: Any) -> bool:
+    """Return True if two values of a field are equal, or have the same JSON if their class has no equality."""
+    if before == after:
+        return True
+    if item.is_to_many or before is None or after is None or hasattr(after, "resolve_expression"):
+        return False
+    return bool(item.codec.serialize(before) == item.codec.serialize(after))
