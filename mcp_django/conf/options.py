@@ -130,9 +130,10 @@ class Limits:
     Further ones are refused at once.
     """
     waiting_threads: Annotated[int, readers.integer(0)] = 256
-    """Maximum number of sync handlers that wait for a client's response (`ctx.sync`).
+    """Maximum number of calls that keep a thread while they wait for a client's response.
 
-    Each keeps its thread, which does not count as one of the pool during the wait. Further ones are refused at once.
+    They are those of sync handlers (`ctx.sync`), and those inside a plain context manager of `AROUND`. The thread does
+    not count as one of the pool during the wait. Further calls are refused at once.
     """
     background: Annotated[int, readers.integer(0)] = 256
     """Maximum number of background tasks that wait or run in one process.
