@@ -48,7 +48,6 @@ from mcp_django.server.primitives.results import ToolResult
 
 logger = logging.getLogger("mcp_django.rest")
 T = TypeVar("T")
-ANY_OBJECT_SCHEMA: Schema = {"type": "object"}
 
 
 class ViewToolOutput(OperationOutput):
@@ -65,6 +64,12 @@ class ViewToolOutput(OperationOutput):
         found = super().to_structured(value)
         valid = self.extract_valid(found)
         return found if valid is None else valid
+
+
+class UnusableViewError(DeclarationError):
+    """A view without a usable route, which E020 reports."""
+
+    has_own_check = True
 
 
 class CompiledPlan:
@@ -148,14 +153,21 @@ class ExposedAction:
         return found
 
     def find_compiled_plan(self, components: SharedComponents | None = None) -> CompiledPlan | None:
-        """Return the compiled plan, or log the problem and return None."""
-        try:
+        """Return the compiled plan; None if that fails, which the tool's list entry reports."""
+        with contextlib.suppress(Exception):
             return self.get_compiled_plan(components)
-        except ImproperlyConfigured as problem:
-            logger.error("Exposed action cannot be used: %r: %s", self, problem)
-        except Exception:
-            logger.exception("Exposed action cannot be used: %r", self)
         return None
+
+    def get_listed_plan(self) -> CompiledPlan:
+        """Return the compiled plan for a list.
+
+        Raises:
+            UnusableViewError: the view has no route, or its route conflicts with the options.
+        """
+        try:
+            return self.get_compiled_plan()
+        except ImproperlyConfigured as problem:
+            raise UnusableViewError(f"{self!r}: {problem}") from problem
 
     def is_permitted(self, principal: Any) -> bool:
         """Return True if the view's permission classes accept the principal.
@@ -271,8 +283,7 @@ class ViewToolParameters:
     @property
     def schema(self) -> Schema:
         """Return the JSON Schema that clients see."""
-        compiled = self._exposed.find_compiled_plan()
-        return ANY_OBJECT_SCHEMA if compiled is None else compiled.parameters.schema
+        return self._exposed.get_listed_plan().parameters.schema
 
     def check(self, arguments: dict[str, Any]) -> None:
         """Check that a request can be made of the arguments.
@@ -317,9 +328,9 @@ class ViewTool(Tool):
             self.compilation.compile(self.exposed)
         elif not self.exposed.has_plan():
             run_off_loop(self.compilation.compile_all)
-        compiled = self.exposed.find_compiled_plan()  # also sets the output schema
+        compiled = self.exposed.get_listed_plan()  # also sets the output schema
         entry = super()._wire()
-        if not self.has_own_description and compiled is not None and compiled.plan.description:
+        if not self.has_own_description and compiled.plan.description:
             entry["description"] = compiled.plan.description
         return entry
 
@@ -369,6 +380,6 @@ def check_exposed_views(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
             resolve_route(exposed.action, exposed.options)
         except Exception as problem:
             text = str(problem) if isinstance(problem, ImproperlyConfigured) else f"{exposed!r} fails: {problem!r}"
-            hint = "Until then its tool answers every call with an internal error."
+            hint = "Until then its tool is not served."
             messages.append(Error(text, hint=hint, id="mcp_django.E020"))
     return messages

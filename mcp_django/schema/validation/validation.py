@@ -53,6 +53,8 @@ class DeclarationError(Exception):
 
     hint = "Correct the declaration. Until then it is not served."
     """Next step for the author, for system checks."""
+    has_own_check = False
+    """True if a system check of its own reports it, with another id than E004."""
 
 
 class ConflictError(DeclarationError):

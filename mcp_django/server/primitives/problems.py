@@ -19,6 +19,9 @@ class DeclarationProblem:
     cause: BaseException | None = field(default=None, compare=False)
     """Exception of other code because of which the declaration cannot be built."""
 
+    has_own_check: bool = False
+    """True if a system check of its own reports it."""
+
     @classmethod
     def from_error(cls, error: DeclarationError, source: str, names: Sequence[str] = ()) -> "DeclarationProblem":
         """Return the problem that an error describes.
@@ -26,7 +29,7 @@ class DeclarationProblem:
         A failure is one problem of its subject, for all declarations that have it.
         """
         source = error.subject if isinstance(error, DeclarationFailure) else source
-        return cls(str(error), source, error.hint, tuple(names), error.__cause__)
+        return cls(str(error), source, error.hint, tuple(names), error.__cause__, error.has_own_check)
 
     def covers(self, name: str) -> bool:
         """Return True if a primitive of this name is missing because of the problem."""

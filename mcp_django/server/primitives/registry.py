@@ -412,7 +412,8 @@ def collect_problems() -> list[DeclarationProblem]:
         for item in [*registry.iter_all(), *registry.iter_unlisted()]:
             if isinstance(item, Primitive):
                 registry.can_list(item)
-    return [problem for registry in REGISTRIES.values() for problem in registry.problems] + MARKED_METHODS.problems()
+    found = [problem for registry in REGISTRIES.values() for problem in registry.problems]
+    return [problem for problem in found if not problem.has_own_check] + MARKED_METHODS.problems()
 
 
 def find_problem(registry: Registry, name: str) -> DeclarationProblem | None:

@@ -276,9 +276,6 @@ async def test_a_view_that_tells_nothing_outside_a_request_is_served_all_the_sam
         def get_serializer_class(self) -> Any:
             return {"x": BookSerializer}[self.request.headers["X-Kind"]]
 
-        def get_parsers(self) -> Any:
-            raise KeyError("no request")
-
     server = make_server()
     expose(Shy, server=server, actions=["create", "list"])
     tools = (await PipelineClient(server).request("tools/list"))["tools"]
