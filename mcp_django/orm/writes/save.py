@@ -288,7 +288,10 @@ class UpdateOperation(SaveOperation):
 
 
 def _is_same_value(item: ExposedField, before: Any, after: Any) -> bool:
-    """Return True if two values of a field are equal, or have the same JSON if their class has no equality."""
+    """Return True if two values of a field are equal, or have the same JSON.
+
+    Values of some classes, such as blocks of a stream, have no equality.
+    """
     if before == after:
         return True
     if item.is_to_many or before is None or after is None or hasattr(after, "resolve_expression"):
