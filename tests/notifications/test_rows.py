@@ -15,6 +15,7 @@ from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.server import Server
+from tests.orm.object_backends import FILTER, grant, object_permissions
 from tests.orm.toolsets import Orders, Tags, principal
 from tests.server.client import HANDSHAKE, PipelineClient, ports
 from tests.server.listening import ChangeLog, ListenClient, taken
@@ -26,9 +27,9 @@ pytestmark = pytest.mark.django_db
 class Listener(ListenClient):
     """A client that listens to orders."""
 
-    def __init__(self, who: Any) -> None:
+    def __init__(self, who: Any, toolset: type[ModelToolset] = Orders) -> None:
         self.log = ChangeLog()
-        self.server = Server("tests", "1", ports=ports(change_feed=self.log), toolsets=[Orders()])
+        self.server = Server("tests", "1", ports=ports(change_feed=self.log), toolsets=[toolset()])
         self.pipeline = Pipeline(self.server)
         self.connection = Connection(who, shared_calls={})
 
@@ -113,6 +114,22 @@ async def test_who_subscribed_to_all_rows_is_told_of_those_that_they_can_read() 
     for uri in uris:
         client.log.tell("updated", uri=uri)
     assert [message["params"]["uri"] for message in await taken(stream) or []] == [uris[0]]
+
+
+async def test_object_permissions_decide_about_each_notification(subtests: pytest.Subtests) -> None:
+    shown, hidden = [await Tag.objects.acreate(name=name) for name in ("shown", "hidden")]
+    sue = await User.objects.acreate(username="sue")
+    uris = [f"shop.tag://{tag.pk}" for tag in (shown, hidden)]
+    for stated in ("some", FILTER):
+        with subtests.test(stated=stated), object_permissions(stated):
+            grant("sue", "shop.view_tag", name="shown")
+            client = Listener(principal(sue), Tags)
+            stream = await client.listen(1, resourceSubscriptions=["shop.tag://", uris[1]])
+            [acknowledged] = await taken(stream) or []
+            assert acknowledged["params"]["notifications"] == {"resourceSubscriptions": ["shop.tag://"]}
+            for uri in uris:
+                client.log.tell("updated", uri=uri)
+            assert [message["params"]["uri"] for message in await taken(stream) or []] == [uris[0]]
 
 
 async def test_a_row_can_be_subscribed_to_by_those_who_can_read_it() -> None:

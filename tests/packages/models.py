@@ -15,7 +15,7 @@ from taggit.managers import TaggableManager
 from timezone_field import TimeZoneField
 
 from tests.packages.pages import Story
-from tests.packages.restricted_models import Site
+from tests.packages.restricted_models import Site, Ticket
 from tests.packages.rooms import Guest, Room
 from tests.packages.tree_models import Category, Chapter, Region, SortedCategory
 
@@ -30,6 +30,7 @@ __all__ = [
     "Site",
     "SortedCategory",
     "Story",
+    "Ticket",
     "Trip",
 ]
 

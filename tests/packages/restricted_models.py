@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.db import models
+from django_scopes import ScopedManager
 
 from tests.orm.object_backends import filter_granted
 
@@ -27,6 +28,18 @@ class Site(models.Model):
     region = models.CharField(max_length=20)
 
     objects = RestrictedQuerySet.as_manager()
+
+    class Meta:
+        app_label = "packages"
+
+
+class Ticket(models.Model):
+    """A ticket of an organizer, which can be queried inside of the organizer's scope only."""
+
+    organizer: "models.ForeignKey[Any, Any]" = models.ForeignKey("auth.Group", on_delete=models.CASCADE)
+    name = models.CharField(max_length=40)
+
+    objects = ScopedManager(organizer="organizer")
 
     class Meta:
         app_label = "packages"
