@@ -147,6 +147,8 @@ def _translate_body(body: Mapping[str, Any] | None, translator: "_SchemaTranslat
 
 def _generate(schema: Any, path: str, method: str, shared: SharedComponents | None) -> tuple[Any, Mapping[str, Any]]:
     """Return the operation, and the components that it may refer to."""
+    # drf-spectacular asks for it several times, and a serializer of a project may query the database.
+    schema.get_response_serializers = functools.cache(schema.get_response_serializers)
     make_operation = functools.partial(schema.get_operation, path, path, "", method)
     if shared is not None:
         operation, is_complete = shared.generate(make_operation)

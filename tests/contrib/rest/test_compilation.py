@@ -16,6 +16,7 @@ from tests.server.client import PipelineClient, make_server
 
 pytestmark = pytest.mark.urls("tests.library.urls")
 DESCRIBED: list[str] = []
+RESPONSES: list[str] = []
 THREADS: set[str] = set()
 
 
@@ -26,6 +27,10 @@ class CountingSchema(AutoSchema):
         DESCRIBED.append(f"{type(serializer).__qualname__} {direction}")
         THREADS.add(threading.current_thread().name)
         return super()._map_serializer(serializer, direction, bypass_extensions)
+
+    def get_response_serializers(self) -> Any:
+        RESPONSES.append(f"{self.view.action} {self.method}")
+        return super().get_response_serializers()
 
 
 class ShelfSerializer(serializers.Serializer):
@@ -55,6 +60,7 @@ class Papers(Copies):
 @pytest.fixture(autouse=True)
 def _nothing_noted() -> None:
     DESCRIBED.clear()
+    RESPONSES.clear()
     THREADS.clear()
 
 
@@ -84,6 +90,7 @@ async def test_a_list_describes_each_serializer_once_and_on_one_thread() -> None
         ]
         or len(DESCRIBED) == len(set(DESCRIBED)) == 2
     )
+    assert sorted(RESPONSES) == ["create POST", "list GET", "retrieve GET"]
     assert len(THREADS) == 1
 
 
