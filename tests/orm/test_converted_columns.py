@@ -7,6 +7,7 @@ import pytest
 from mcp_django import ModelToolset
 from tests.columns.fields import LevelField, Shade
 from tests.columns.models import Account, Draft, Paint, Payment
+from tests.orm.test_generic import peer as generic_peer
 from tests.orm.toolsets import data, peer
 from tests.server.client import PipelineClient
 
@@ -160,6 +161,15 @@ async def test_a_row_with_a_key_beyond_53_bits_is_read_and_written_by_its_shown_
     assert made["pk"] == str(SNOWFLAKE + 1)
     total = await data(server, "account_aggregate", metrics=[{"function": "max", "field": "number"}])
     assert total["groups"] == [{"max_number": made["pk"]}]
+
+
+async def test_tools_for_all_models_take_the_shown_key() -> None:
+    await Account.objects.acreate(number=SNOWFLAKE)
+    server, given = generic_peer(Accounts, Payments), {"model": "columns.Account", "pk": str(SNOWFLAKE)}
+    assert (await data(server, "models_get", **given))["pk"] == given["pk"]
+    saved = await data(server, "models_update", **given, values={"balance": "5"})
+    assert saved["item"]["balance"] == 5
+    assert (await data(server, "models_delete", **given))["pk"] == given["pk"]
 
 
 async def test_pages_of_keys_beyond_53_bits() -> None:

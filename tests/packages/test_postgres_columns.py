@@ -176,3 +176,13 @@ async def test_wrong_operands_are_tool_errors(subtests: pytest.Subtests) -> None
             result = await server.call("row_list", filters=filters)
             assert result["isError"]
             assert text in result["content"][0]["text"]
+
+
+async def test_a_range_is_written_with_the_bounds_of_its_column() -> None:
+    row = await Sample.objects.acreate()
+    server = peer(build_toolset(Sample, "prices"))
+    prices = {"lower": "1.50", "upper": "2.50"}
+    result = await server.call("row_update", pk=row.pk, values={"prices": {**prices, "bounds": "(]"}})
+    assert "prices: A range of this field is written with the bounds [)" in result["content"][0]["text"]
+    saved = await data(server, "row_update", pk=row.pk, values={"prices": prices})
+    assert saved["item"]["prices"] == {**prices, "bounds": "[)"}
