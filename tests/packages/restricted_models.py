@@ -26,6 +26,9 @@ class Site(models.Model):
 
     name = models.CharField(max_length=40)
     region = models.CharField(max_length=20)
+    partner: "models.ForeignKey[Any, Any]" = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
 
     objects = RestrictedQuerySet.as_manager()
 

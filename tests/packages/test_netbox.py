@@ -60,6 +60,18 @@ def test_a_user_without_permissions_sees_nothing_and_a_superuser_everything(nort
     assert get_result(as_user(root, Sites), "site_count")["count"] == 3
 
 
+def test_a_deletion_changes_no_row_without_the_permission(north: User) -> None:
+    grant("north", "packages.delete_site", region="north")
+    oslo, bergen = Site.objects.get(name="Oslo"), Site.objects.create(name="Bergen", region="north")
+    Site.objects.filter(name="Rome").update(partner=oslo)
+    Site.objects.filter(name="Nice").update(partner=bergen, region="north")
+    peer = as_user(north, Sites)
+    text = get_error(peer, "site_delete", pk=oslo.pk)
+    assert text.endswith("because rows refer to it that you may not change")
+    assert Site.objects.get(name="Rome").partner_id == oslo.pk
+    assert get_result(peer, "site_delete", pk=bergen.pk)["changed"] == {"sites": 1}
+
+
 def test_a_model_whose_manager_has_no_restrict_is_refused(north: User) -> None:
     class Products(ModelToolset):
         model = Product

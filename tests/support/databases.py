@@ -37,7 +37,7 @@ def template_key(*parts: str) -> str:
         digest.update(part.encode() + b"\0")
     for folder in ("mcp_django", "project", "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            if {"migrations", "models", "settings"} & {*path.parts, path.stem}:
+            if {"migrations", "models", "settings"} & {*path.parts, *path.stem.split("_")}:
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
