@@ -20,6 +20,7 @@ from mcp_django.contrib.http_tools.tools import Schema, move_exclusive_limits
 from mcp_django.contrib.rest.requests.query_params import parse_openapi_parameter
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, is_file
 from mcp_django.contrib.rest.schema.serializers import build_body_schema
+from mcp_django.runtime.database_failures import find_database_failure
 from mcp_django.schema import ANNOTATION_KEYWORDS, make_nullable, strip_null
 from mcp_django.schema.jsonable import LIMIT_KEYWORDS
 
@@ -100,7 +101,7 @@ def describe_operation(
     """Describe an action, or return None if drf-spectacular cannot.
 
     It cannot if the view, or the `function` that handles the action, has another schema class. The same holds if it
-    excludes the action, or fails.
+    excludes the action, or fails. A failure of the database is raised, because it ends.
 
     `path` is in OpenAPI's form: "/books/{id}/". The view is prepared as for a request. `shared` are the components of
     actions described before, by the same thread.
@@ -117,7 +118,9 @@ def describe_operation(
     try:
         with GENERATOR_STATS.silence():
             operation, components = _generate(schema, path, method, shared)
-    except Exception:
+    except Exception as problem:
+        if find_database_failure(problem) is not None:
+            raise
         logger.warning("drf-spectacular failed to describe an action: %s %s", method.upper(), path, exc_info=True)
         return None
     if operation is None:

@@ -29,6 +29,7 @@ from mcp_django.contrib.rest.routes import ViewRoute, find_foreign_decorators, f
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, get_column_schema, is_file
 from mcp_django.contrib.rest.schema.serializers import build_body_schema, build_response_schema
 from mcp_django.contrib.rest.views import build_callback, build_fake_view, get_initkwargs, get_view_actions
+from mcp_django.runtime.database_failures import find_database_failure
 
 logger = logging.getLogger("mcp_django.rest")
 T = TypeVar("T")
@@ -145,10 +146,15 @@ class PlanBuilder:
         )
 
     def _read(self, part: str, read: Callable[[], T], default: T) -> T:
-        """Read a property of the view, or return a default if that fails."""
+        """Read a property of the view, or return a default if that fails.
+
+        A failure of the database is raised, because it ends: the plan is compiled again.
+        """
         try:
             return read()
-        except Exception:
+        except Exception as problem:
+            if find_database_failure(problem) is not None:
+                raise
             name = type(self.view).__qualname__
             logger.warning("View property unavailable outside a request: %s, %s", name, part, exc_info=True)
             return default
@@ -236,7 +242,9 @@ class PlanBuilder:
             if action.is_extra and "serializer_class" not in action.kwargs and not self._has_own_serializer():
                 return None
             return make(partial=True) if action.method == "patch" else make()
-        except Exception:
+        except Exception as problem:
+            if find_database_failure(problem) is not None:
+                raise
             return None  # it needs a real request; errors will come from the view
 
     def _has_own_serializer(self) -> bool:

@@ -4,9 +4,11 @@ import threading
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from drf_spectacular.openapi import AutoSchema
 from rest_framework import serializers, viewsets
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from mcp_django import Server
 from mcp_django.contrib.rest import expose
@@ -141,3 +143,27 @@ async def test_a_call_compiles_its_own_plan_only() -> None:
     assert {tool.name for tool in server.registry.tools if isinstance(tool, ViewTool) and tool.exposed.has_plan()} == {
         "plain_list"
     }
+
+
+async def test_a_database_that_fails_for_a_while_leaves_no_schema_without_types(subtests: pytest.Subtests) -> None:
+    for schema_class in (CountingSchema, type(APIView.schema)):
+        failures = [OperationalError("server closed the connection"), OperationalError("server is starting")]
+
+        class ColourSerializer(serializers.Serializer):
+            name = serializers.CharField()
+
+            def get_fields(self, failures: list[Exception] = failures) -> Any:
+                if failures:
+                    raise failures.pop()
+                return super().get_fields()
+
+        class Colours(Copies):
+            schema = schema_class()
+            serializer_class = ColourSerializer
+
+        with subtests.test(schema_class=schema_class):
+            server = make_server()
+            expose(Colours, server=server, actions=["create"], prefix="colour_")
+            assert await list_tools(server) == {}
+            tools = await list_tools(server)
+            assert tools["colour_create"]["inputSchema"]["required"] == ["name"]
