@@ -22,7 +22,7 @@ CORE = tests/protocol tests/schema tests/server tests/repository/test_architectu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo quick test test-all packages lint types format messages docs docs-build serve-fixtures serve-bench bench conformance clients dist pictures clean reference
+.PHONY: help environment demo quick test test-all packages real-projects lint types format messages docs docs-build serve-fixtures serve-bench bench conformance clients dist pictures clean reference
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -94,6 +94,9 @@ clients: environment ## try real clients (Python's and TypeScript's, of both maj
 
 pictures: environment ## take the pictures of the documentation from the demo; needs Chromium
 	@exec $(python) scripts/pictures.py $(ARGS)
+
+real-projects: environment ## add the package to django-oscar, Wagtail, pretix and NetBox, and compare; ARGS="--netbox FOLDER"
+	@exec $(python) -m tests.real_projects $(ARGS)
 
 dist: environment ## build and check the wheel and the source distribution; digests, bill of materials and licences in build/release
 	@exec $(python) scripts/distributions.py $(ARGS)

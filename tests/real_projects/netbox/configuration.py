@@ -1,0 +1,14 @@
+"""NetBox's configuration (`NETBOX_CONFIGURATION`)."""
+
+import os
+
+from tests.support import services
+
+ALLOWED_HOSTS = ["*"]
+DATABASES = {"default": {**services.postgres_database(), "NAME": os.environ["REAL_PROJECT_DATABASE"]}}
+REDIS = {
+    name: {"HOST": "127.0.0.1", "PORT": 6379, "DATABASE": number} for name, number in [("tasks", 2), ("caching", 3)]
+}
+SECRET_KEY = "for-these-tests-only-" * 3
+API_TOKEN_PEPPERS = {1: "for-these-tests-only-" * 3}
+PLUGINS: list[str] = []
