@@ -1,0 +1,1 @@
+"""The tenants, and their members."""
