@@ -141,12 +141,14 @@ MCP: dict[str, Any] = {
             "LOG_LEVEL": "info",  # default: least level of log messages sent to a client that names none
             "CACHE_TTL": 60,  # default: seconds for which clients may keep a list
             "MIDDLEWARE": [],  # default: dotted paths, outermost first
+            "AROUND": [],  # default: dotted paths of context managers around handlers, outermost first
             "PROVIDERS": [],  # default: dotted paths of providers of further tools, resources and prompts
             # Dotted paths of extensions of the protocol: HTML for the results of tools, and long jobs.
             "EXTENSIONS": ["mcp_django.contrib.apps.Apps", "mcp_django.contrib.tasks.Tasks"],
             # Toolsets and servers within this one, by prefix: the tool of this one is called units__convert.
             "MOUNTS": {"units": "project.airports.units.Units"},
             "PROXIES": {},  # default: servers in CLIENTS that are passed on to the clients of this one
+            "ORM_STYLE": None,  # default: that of all servers, below
             "STORED": True,  # default: the prompts and resources that are written in the admin are served
             "LIFESPAN": None,  # default: dotted path of an async context manager, entered once per process
             "ENABLE_GET": True,  # default: sessions have a stream for what changes, and lost streams can be resumed
@@ -245,6 +247,8 @@ MCP: dict[str, Any] = {
     "CORS_ALLOWED_ORIGINS": [],  # default
     # The module looked for in every installed app.
     "AUTODISCOVER_MODULES": ["mcp_tools"],  # default
+    # Rows that backends with object permissions give, and the base class of toolsets of models.
+    "ORM": {"OBJECT_PERMISSIONS": None, "TOOLSET": None},  # default
     # One tool for each verb of each model (`airport_list`), or "generic": one for each verb (`models_list`).
     "ORM_STYLE": "per_model",  # default
     # With DEBUG, show the text of an unexpected exception to the client; without DEBUG it is never shown.
