@@ -38,7 +38,7 @@ async def test_a_progress_token_comes_back_with_its_type(modern, subtests):
 
 
 async def test_a_progress_token_of_another_type_is_invalid_params(modern, subtests):
-    for token in [None, [], {}, True, 1.5]:
+    for token in [[], {}, True, 1.5]:
         with subtests.test(token=token):
             reply = await modern().tool("steps", {"count": 1}, meta={"progressToken": token})
             assert reply.refused(400, -32602)

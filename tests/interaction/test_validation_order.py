@@ -252,7 +252,7 @@ async def test_step_15_a_missing_sub_capability_is_named(modern):
 
 
 async def test_step_16_a_state_that_does_not_verify_is_invalid_params(modern, subtests):
-    for state in ["made up", "", 7, None, {}]:
+    for state in ["made up", "", 7, {}]:
         with subtests.test(state=state):
             reply = await modern().tool("ask_name", requestState=state)
             assert reply.refused(400, -32602)

@@ -26,7 +26,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*:.")
 def check_uri(uri: str) -> None:
     """Raise ValidationError unless `uri` is an absolute URI (RFC 3986) without variables."""
     try:
-        is_valid = bool(_SCHEME.match(uri)) and UriTemplate(uri).is_static
+        is_valid = uri.isascii() and bool(_SCHEME.match(uri)) and UriTemplate(uri).is_static
     except ValueError:
         is_valid = False
     if not is_valid:
