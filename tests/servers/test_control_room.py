@@ -253,8 +253,15 @@ def test_a_running_call_is_found_and_cancelled_by_keyboard(pair: Pair) -> None:
         expect(cancel).to_have_count(0)
     page.goto(f"{pair.balanced}/admin/")
     expect(page.locator("#recent-actions-module")).to_contain_text("tools/call survey")
-    page.goto(f"{pair.balanced}{ADMIN}calllogentry/?name=survey")
-    expect(page.locator("#result_list")).to_contain_text(in_german(_("cancelled")))
+    calls = page.locator("#result_list")
+
+    def find_calls() -> int:
+        page.goto(f"{pair.balanced}{ADMIN}calllogentry/?name=survey")
+        return calls.count()
+
+    # A process writes its calls a moment after them, and this page does not follow.
+    wait_until(find_calls, "the call was not written")
+    expect(calls).to_contain_text(in_german(_("cancelled")))
 
 
 def test_a_tool_is_found_run_and_answered_by_keyboard(pair: Pair) -> None:
