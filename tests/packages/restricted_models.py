@@ -39,7 +39,10 @@ class Site(models.Model):
 class Ticket(models.Model):
     """A ticket of an organizer, which can be queried inside of the organizer's scope only."""
 
-    organizer: "models.ForeignKey[Any, Any]" = models.ForeignKey("auth.Group", on_delete=models.CASCADE)
+    # Without a constraint: PostgreSQL makes this table before those of apps with migrations.
+    organizer: "models.ForeignKey[Any, Any]" = models.ForeignKey(
+        "auth.Group", on_delete=models.CASCADE, db_constraint=False
+    )
     name = models.CharField(max_length=40)
 
     objects = ScopedManager(organizer="organizer")

@@ -48,7 +48,7 @@ def test_a_page_of_streams_takes_one_statement() -> None:
 
     with CaptureQueriesContext(connection) as captured:
         page = async_to_sync(data)(server, "row_list")
-    assert len([query for query in captured if query["sql"].startswith("SELECT")]) == 1
+    assert len([query for query in captured if " FROM " in query["sql"]]) == 1
     assert [row["body"][0]["value"] for row in page["items"]] == [group.pk] * 5
 
 
