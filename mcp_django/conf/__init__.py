@@ -174,7 +174,7 @@ def orm_style(alias: str) -> str:
 def orm() -> ORM:
     """Return `ORM`.
 
-    It is read while modules of the project are imported, so invalid values are left to the system checks.
+    Modules of the project read it during their import. The system checks report invalid values.
     """
     return _parse()[0].orm
 

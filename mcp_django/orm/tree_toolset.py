@@ -104,7 +104,7 @@ class TreeToolset(ModelToolset):
         """Return a row that the caller may see.
 
         Raises:
-            NotFound: there is none with this key.
+            NotFound: no visible row has this key.
         """
         row = self.get_queryset(ctx).filter(pk=parse_key(self, key)).first()
         if row is None or not self.has_view_permission(ctx, row):

@@ -13,7 +13,7 @@ import mcp_django
 from mcp_django import Context
 from tests.interaction.checkpoints import CHECKPOINTS
 
-ACTOR: ContextVar[str] = ContextVar("actor", default="nobody")
+ACTOR: ContextVar[str] = ContextVar("actor", default="anonymous")
 LOCAL = Local()
 REQUEST: ContextVar[Any] = ContextVar("request")
 tool = functools.partial(mcp_django.tool, server="places")
@@ -60,24 +60,24 @@ def async_actor(get_response: Any) -> Any:
 
 def get_actors() -> list[str]:
     """Return the values of both kinds of variables."""
-    return [ACTOR.get(), getattr(LOCAL, "actor", "nobody")]
+    return [ACTOR.get(), getattr(LOCAL, "actor", "anonymous")]
 
 
 @tool()
 async def actors() -> list[str]:
-    """Say who acts."""
+    """Return the actors."""
     return get_actors()
 
 
 @tool()
 def actors_in_a_thread() -> list[str]:
-    """Say who acts, in a plain function."""
+    """Return the actors, in a plain function."""
     return get_actors()
 
 
 @tool()
 def user_of_the_request() -> str:
-    """Say whose request MIDDLEWARE has stored."""
+    """Return the user of the request that MIDDLEWARE stored."""
     return str(REQUEST.get().user.username)
 
 
@@ -103,6 +103,6 @@ async def change_actor() -> str:
 
 @tool()
 async def actors_at_the_end(ctx: Context) -> list[str]:
-    """Say who acts, once the test lets the call go on."""
+    """Return the actors, once the test lets the call go on."""
     await CHECKPOINTS.wait_at("actors")
     return get_actors()

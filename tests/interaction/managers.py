@@ -70,24 +70,24 @@ def get_all() -> list[str]:
 
 def get_thread_actor() -> str:
     """Return the value of the thread."""
-    return getattr(THREAD, "actor", "nobody")
+    return getattr(THREAD, "actor", "anonymous")
 
 
 @tool()
 async def surroundings(thread: Annotated[str, Depends(get_thread_actor)]) -> list[str]:
-    """Say who acts, with a plain dependency."""
+    """Return the actors, with a plain dependency."""
     return [*get_all(), thread]
 
 
 @tool()
 def surroundings_in_a_thread() -> list[str]:
-    """Say who acts, in a plain function."""
+    """Return the actors, in a plain function."""
     return [*get_all(), get_thread_actor()]
 
 
 @tool()
 async def surroundings_after_a_question(ctx: Context) -> list[str]:
-    """Say who acts before and after a question."""
+    """Return the actors before and after a question."""
     before = await ctx.server.executor.run(get_thread_actor)
     await ctx.elicit("Go on?", None, key="on")
     return [*get_all(), before, await ctx.server.executor.run(get_thread_actor)]
@@ -137,19 +137,19 @@ async def time_out() -> str:
 
 @mcp_django.resource("actor://me", server=SERVER)
 def me() -> str:
-    """Say who acts, as a resource."""
+    """Return the actors, as a resource."""
     return " ".join([*get_all(), get_thread_actor()])
 
 
 @mcp_django.prompt(server=SERVER)
 def introduce(name: str) -> str:
-    """Say who acts, as a prompt."""
+    """Return the actors, as a prompt."""
     return " ".join([*get_all(), get_thread_actor()])
 
 
 @mcp_django.completion("introduce", "name", server=SERVER)
 def complete_name(value: str) -> list[str]:
-    """Say who acts, as a completion."""
+    """Return the actors, as a completion."""
     return [*get_all(), get_thread_actor()]
 
 
@@ -159,7 +159,7 @@ def list_tools() -> list[dict[str, Any]]:
 
 
 def call_tool(name: str, arguments: dict[str, Any]) -> str:
-    """Say who acts."""
+    """Return the actors."""
     return " ".join([*get_all(), get_thread_actor()])
 
 

@@ -158,6 +158,6 @@ def test_managers_of_one_call_do_not_reach_the_next_on_the_same_thread(transport
                 assert await ask(client, tool) == [f"scope of {name}", name, name, name]
             other = await Client(transport, revision, server="places").open()
             for tool in ("actors", "actors_in_a_thread"):
-                assert await ask(other, tool) == ["nobody", "nobody"]
+                assert await ask(other, tool) == ["anonymous", "anonymous"]
 
     transport.run(run())

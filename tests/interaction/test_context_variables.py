@@ -6,7 +6,7 @@ import pytest
 
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
 
-NOBODY = ["nobody", "nobody"]
+ANONYMOUS = ["anonymous", "anonymous"]
 HANDLERS = ("actors", "actors_in_a_thread")
 pytestmark = [pytest.mark.transports("view"), pytest.mark.revisions(HANDSHAKE[-1], STATELESS)]
 
@@ -47,7 +47,7 @@ async def test_variables_of_middleware_do_not_reach_the_next_call(acting, subtes
     for name in HANDLERS:
         with subtests.test(name=name):
             assert await ask(ann, name) == ["ann", "ann"]
-            assert await ask(stranger, name) == NOBODY
+            assert await ask(stranger, name) == ANONYMOUS
 
 
 @pytest.mark.usefixtures("middleware")

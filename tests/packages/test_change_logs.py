@@ -142,10 +142,10 @@ def test_the_user_is_named_under_wsgi(settings: Any, token: str, around: list[st
     assert get_users() == {**EVERYONE, "auditlog": EVERYONE["auditlog"] if around else [None, None]}
 
 
-def test_without_both_nobody_is_named(token: str, transport: Transport) -> None:
+def test_change_logs_are_empty_without_middleware_and_managers(token: str, transport: Transport) -> None:
     call_tools(transport, STATELESS, token, WRITES)
-    nobody = {"history": [None, None], "auditlog": [None, None], "reversion": [], "crum": ["", ""], "events": []}
-    assert get_users() == nobody
+    empty = {"history": [None, None], "auditlog": [None, None], "reversion": [], "crum": ["", ""], "events": []}
+    assert get_users() == empty
 
 
 def test_a_dry_run_is_neither_recorded_nor_published(settings: Any, transport: Transport, token: str) -> None:

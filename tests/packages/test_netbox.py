@@ -55,7 +55,7 @@ def test_new_rows_and_new_values_conform_to_the_constraints(north: User) -> None
 
 def test_a_user_without_permissions_sees_nothing_and_a_superuser_everything(north: User) -> None:
     with pytest.raises(Exception, match="Unknown tool"):
-        get_result(as_user(User.objects.create_user("nobody"), Sites), "site_count")
+        get_result(as_user(User.objects.create_user("stranger"), Sites), "site_count")
     root = User.objects.create_user("root", is_superuser=True)
     assert get_result(as_user(root, Sites), "site_count")["count"] == 3
 

@@ -34,7 +34,7 @@ def test_members_read_and_write_the_schema_of_their_tenant() -> None:
         assert json.loads(ran.stdout.splitlines()[-1]) == {
             "opera": ["of the opera"],
             "circus": ["of the circus"],
-            "nobody": "You belong to no customer",
+            "stranger": "You belong to no customer",
             "created": "new",
             "foreign": "There is no order with the primary key '2'",
             "opera after": ["of the opera", "new"],

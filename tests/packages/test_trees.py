@@ -145,7 +145,7 @@ async def test_rows_of_mptt_are_added_and_moved_by_their_parent() -> None:
     swiss = await write(client, "create", values={"name": "Switzerland", "parent": europe["pk"]})
     assert swiss["item"]["level"] == 1
     refused = await write(client, "update", pk=europe["pk"], values={"parent": swiss["pk"]})
-    assert refused == "A node may not be made a child of any of its descendants." or "parent" in refused
+    assert refused == "A node may not be made a child of any of its descendants."
     assert (await Region.objects.aget(pk=europe["pk"])).get_descendant_count() == 1
 
 

@@ -12,7 +12,7 @@ def add_readers(user_model: Any, kinds: Sequence[type[models.Model]]) -> dict[st
     """Add a superuser, a user who may see every other model and change every fourth, and a user without permissions."""
     root = user_model.objects.create_superuser("root", "root@example.com", "root")
     reader = user_model.objects.create_user("reader", "reader@example.com", "reader")
-    nobody = user_model.objects.create_user("nobody", "nobody@example.com", "nobody")
+    stranger = user_model.objects.create_user("stranger", "stranger@example.com", "stranger")
     for number, kind in enumerate(kinds):
         actions = ["view", *(["change", "delete"] if number % 4 == 0 else [])] if number % 2 == 0 else []
         names = [f"{action}_{kind._meta.model_name}" for action in actions]
@@ -20,7 +20,7 @@ def add_readers(user_model: Any, kinds: Sequence[type[models.Model]]) -> dict[st
         reader.user_permissions.add(*Permission.objects.filter(content_type=content_type, codename__in=names))
     return {
         name: user_model.objects.get(pk=user.pk)
-        for name, user in [("root", root), ("reader", reader), ("nobody", nobody)]
+        for name, user in [("root", root), ("reader", reader), ("stranger", stranger)]
     }
 
 

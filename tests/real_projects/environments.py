@@ -1,4 +1,4 @@
-"""An environment for each project, with the package added as the documentation says."""
+"""An environment for each project, with the package added by the steps of the documentation."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ def find_interpreter(project: RealProject) -> str:
     """Return the newest interpreter of the machine that a project takes.
 
     Raises:
-        SystemExit: there is none.
+        SystemExit: the machine has no such interpreter.
     """
     lowest = tuple(map(int, project.python.split(".")))
     found = [path for path in list_interpreters() if (read_python_version(path) or (0, 0)) >= lowest]

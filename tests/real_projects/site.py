@@ -28,8 +28,6 @@ class Site:
     """Users by name."""
     get_visible_rows: Callable[[Any, type[models.Model]], "models.QuerySet[Any]"]
     """Function of a user and a model: the rows that the project itself shows the user."""
-    can_view: Callable[[Any, type[models.Model]], bool]
-    """Function of a user and a model: whether the project shows the user any row."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """Models without rows, each with the reason."""
     base: type[ModelToolset] = ModelToolset

@@ -177,7 +177,7 @@ def _replace_file_fields(body: Schema | None, schema: Any) -> Schema | None:
 def _find_file_fields(schema: Any) -> dict[str, Schema]:
     """Return the file fields of the declared request.
 
-    It is a serializer, or a mapping of media types to serializers.
+    The value is a serializer, or a mapping of media types to serializers.
     """
     declared = schema.get_request_serializer()
     if isinstance(declared, Mapping):

@@ -53,7 +53,7 @@ T = TypeVar("T")
 class ViewToolOutput(OperationOutput):
     """Structured result of a tool: the response of the view, without the parts that violate the schema.
 
-    It is wrapped in "result" already if necessary. The text has the whole response.
+    The caller has wrapped the content in "result" where that is necessary. The text has the whole response.
     """
 
     logger = logger

@@ -30,7 +30,7 @@ def main() -> None:
         customer.members.add(User.objects.create_superuser(name))
         with tenant_context(customer):
             order_models.Order.objects.create(reference=f"of the {name}")
-    User.objects.create_superuser("nobody")
+    User.objects.create_superuser("stranger")
 
     sys.modules["shop"], sys.modules["shop.models"] = ModuleType("shop"), order_models
     sys.modules["customers"], sys.modules["customers.models"] = (
@@ -52,7 +52,7 @@ def main() -> None:
     results = {
         "opera": [row["reference"] for row in call("opera", "list")["items"]],
         "circus": [row["reference"] for row in call("circus", "list")["items"]],
-        "nobody": call("nobody", "list"),
+        "stranger": call("stranger", "list"),
         "created": call("opera", "create", values={"reference": "new"})["item"]["reference"],
         "foreign": call("circus", "get", pk=2),
         "opera after": [row["reference"] for row in call("opera", "list")["items"]],

@@ -1,11 +1,9 @@
 """NetBox's configuration (`NETBOX_CONFIGURATION`)."""
 
-import os
-
-from tests.support import services
+from tests.real_projects.databases import postgres
 
 ALLOWED_HOSTS = ["*"]
-DATABASES = {"default": {**services.postgres_database(), "NAME": os.environ["REAL_PROJECT_DATABASE"]}}
+DATABASES = {"default": postgres()}
 REDIS = {
     name: {"HOST": "127.0.0.1", "PORT": 6379, "DATABASE": number} for name, number in [("tasks", 2), ("caching", 3)]
 }

@@ -1,4 +1,4 @@
-"""NetBox's settings, with the package added as its documentation says."""
+"""NetBox's settings, with the package added by the steps of its documentation."""
 
 from netbox.settings import *  # noqa: F403
 from netbox.settings import INSTALLED_APPS

@@ -3,7 +3,7 @@
 from django.apps import apps
 from django.contrib.auth.models import User
 
-from tests.real_projects.django_permissions import add_readers, can_view, get_visible_rows
+from tests.real_projects.django_permissions import add_readers, get_visible_rows
 from tests.real_projects.population import add_rows, list_kinds
 from tests.real_projects.site import Site
 
@@ -13,9 +13,7 @@ def build_site() -> Site:
     kinds = list_kinds()
     add_categories()
     errors = add_rows([kind for kind in kinds if kind._meta.label != "catalogue.Category"])
-    return Site(
-        kinds=kinds, users=add_readers(User, kinds), get_visible_rows=get_visible_rows, can_view=can_view, errors=errors
-    )
+    return Site(kinds=kinds, users=add_readers(User, kinds), get_visible_rows=get_visible_rows, errors=errors)
 
 
 def add_categories() -> None:

@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from wagtail.models import Collection, Page
 
 from mcp_django.contrib.rest import add_session, expose_router
-from tests.real_projects.django_permissions import add_readers, can_view, get_visible_rows
+from tests.real_projects.django_permissions import add_readers, get_visible_rows
 from tests.real_projects.population import add_rows, list_kinds
 from tests.real_projects.site import Site, ViewList
 from tests.real_projects.wagtail.api import ENDPOINTS, api_router
@@ -26,7 +26,6 @@ def build_site() -> Site:
         kinds=kinds,
         users=users,
         get_visible_rows=get_visible_rows,
-        can_view=can_view,
         errors=errors,
         expose_views=expose_views,
     )
