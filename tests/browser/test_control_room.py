@@ -73,6 +73,7 @@ def test_the_room_is_usable_and_live(room: Page) -> None:
     check(room, ignored=OF_DJANGO, own=OWN)
     room.goto(ROOM)
     room.locator("#streams a[href*=end-stream]").click()
+    room.wait_for_url("**/end-stream/**")
     check(room, ignored=OF_DJANGO, own=OWN)
     room.locator("#content-main input[type=submit]").click()
     expect(room.locator("#streams a[href*=end-stream]")).to_have_count(0)

@@ -216,7 +216,7 @@ def test_context_variables_of_middleware_reach_handlers(settings, post, middlewa
     for name in ("actors", "actors_in_a_thread"):
         with subtests.test(name=name):
             message = client.request_message("tools/call", {"name": name, "arguments": {}})
-            for headers, actor in (({"x_actor": "ann"}, "ann"), ({}, "nobody")):
+            for headers, actor in (({"x_actor": "ann"}, "ann"), ({}, "anonymous")):
                 _, found = post(message, STATELESS, client.path(), **headers)
                 assert found["result"]["structuredContent"]["result"] == [actor, actor]
 
