@@ -70,6 +70,7 @@ class TaskAdmin(RowActionAdmin):
         "worker",
         "heartbeat",
         "lease_expires",
+        "run_after",
         "attempts",
         "losses",
         "max_losses",

@@ -88,6 +88,7 @@ class Task(models.Model):
     lease_expires = models.DateTimeField(_("lease expires"), null=True, blank=True)
     heartbeat = models.DateTimeField(_("heartbeat"), null=True, blank=True)
     sent = models.DateTimeField(_("sent to the workers again"), null=True, blank=True)
+    run_after = models.DateTimeField(_("not before"), null=True, blank=True)
 
     created = models.DateTimeField(_("created"), default=timezone.now)
     updated = models.DateTimeField(_("updated"), default=timezone.now)

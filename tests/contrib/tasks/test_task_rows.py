@@ -18,6 +18,7 @@ from mcp_django.contrib.tasks.signals import task_created, task_finished
 from mcp_django.contrib.tasks.upkeep import maintain_tasks
 from tests.contrib.tasks.clients import TaskClient
 from tests.contrib.tasks.conftest import Gate
+from tests.support.clock import Clock
 
 pytestmark = pytest.mark.django_db
 SAVEPOINT_STATEMENTS = 2
@@ -147,6 +148,31 @@ def test_a_lost_task_fails_unless_it_may_run_again() -> None:
     leases.claim_task(repeated.pk, worker="again", lease=30)
     Task.objects.update(lease_expires=timezone.now() - timedelta(seconds=1))
     assert [task.status for task in leases.end_lost_attempts()] == ["failed"]
+
+
+def test_a_returned_task_waits_for_its_delay_and_counts_no_attempt(clock: Clock) -> None:
+    claimed = leases.claim_task(save_task().pk, worker="w", lease=30)
+    assert claimed is not None
+    returned = leases.return_task(claimed, delay=300)
+    assert returned is not None
+    assert (returned.status, returned.worker, returned.attempts, returned.losses) == ("working", "", 0, 0)
+    assert not TaskAttempt.objects.exists()
+    assert leases.return_task(claimed, delay=300) is None, "the lease is lost"
+
+    def claim() -> list[Any]:
+        now = timezone.now()
+        waiting = leases.find_waiting(before=now), leases.claim_resends(before=now, repeat_before=now)
+        claims = (
+            leases.claim_task(claimed.pk, worker="x", lease=30),
+            leases.claim_next_tasks(None, worker="y", lease=30, limit=1),
+        )
+        return [*waiting, *claims]
+
+    assert claim() == [[], [], None, []]
+    clock.move(600)
+    found, resent, again, rest = claim()
+    assert (found, resent, again, rest) == ([claimed], [claimed], claimed, [])
+    assert (again.attempts, again.run_after, TaskAttempt.objects.get().number) == (1, None, 1)
 
 
 def test_keys_of_questions_are_never_used_again() -> None:

@@ -1,22 +1,24 @@
 """Ends of attempts, written to their rows.
 
-The ends that arrive during a write are written together by the next one. A database that fails, for example during its
-restart, costs no result: the write is repeated until the lease is over.
+The ends of tasks that arrive during a write are written together by the next one. A database that fails, for example
+during its restart, costs no result and no question: each write is repeated until the database answers. A write whose
+attempt has lost its lease meanwhile changes nothing.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
-
-from django.db import InterfaceError, OperationalError
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import start_task
-from mcp_django.contrib.tasks.options import get_settings
-from mcp_django.contrib.tasks.publishing import publish_row
-from mcp_django.contrib.tasks.rows import store
+from mcp_django.contrib.tasks.models import Task
+from mcp_django.contrib.tasks.publishing import publish_change, publish_row
+from mcp_django.contrib.tasks.rows import leases, store
+from mcp_django.runtime.database_failures import find_database_failure
 
 logger = logging.getLogger("mcp_django.tasks")
+T = TypeVar("T")
 MAX_ENDS = 64
 """Maximum ends of one transaction."""
 RETRY_SECONDS = 1.0
@@ -24,22 +26,33 @@ RETRY_SECONDS = 1.0
 
 
 async def store_end(end: store.TaskEnd) -> None:
-    """Store the end of an attempt, and publish it. Nothing changes if the attempt has lost its lease.
+    """Store the end of a task, and publish it. Nothing changes if the attempt has lost its lease.
 
-    Raises DatabaseError.
+    Raises DatabaseError if the database refuses the row.
     """
-    loop = asyncio.get_running_loop()
-    until = loop.time() + get_settings().lease
+    await repeat_write(lambda: _writers.get().write(end))
+
+
+async def return_task(task: Task, *, delay: float) -> None:
+    """Return a claimed task, whose tool has not begun, to the waiting ones for at least `delay` seconds."""
+    await repeat_write(lambda: store.run_on_rows(leases.return_task, task, delay=delay))
+    await publish_change(task.pk)
+
+
+async def repeat_write(write: Callable[[], Awaitable[T]]) -> T:
+    """Return the value of `write`, which is repeated while the database is unavailable.
+
+    Other exceptions of `write` are raised. A write may have been committed although it failed, so each write requires
+    the name of the worker in the row.
+    """
     while True:
         try:
-            await _writers.get().write(end)
-        except (OperationalError, InterfaceError):
-            if loop.time() >= until:
+            return await write()
+        except Exception as problem:
+            if find_database_failure(problem) is None:
                 raise
-            logger.warning("The end of an attempt could not be stored; it is repeated", exc_info=True)
+            logger.warning("A change of a task could not be stored; it is repeated", exc_info=True)
             await asyncio.sleep(RETRY_SECONDS)
-        else:
-            return
 
 
 class EndWriter:

@@ -7,6 +7,7 @@ It may be called any number of times and in any process. Only the caller that wi
 
 import asyncio
 import logging
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mcp_django import wiring
@@ -14,7 +15,7 @@ from mcp_django.aio.tasks import start_task
 from mcp_django.contrib.tasks.attempts import executions
 from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
 from mcp_django.contrib.tasks.attempts.callers import CallerGone, has_users, load_principal
-from mcp_django.contrib.tasks.attempts.ends import store_end
+from mcp_django.contrib.tasks.attempts.ends import repeat_write, store_end
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import publish_change
@@ -78,7 +79,7 @@ async def supervise(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") 
     except asyncio.CancelledError:
         execution.cancel()
         await asyncio.wait([execution], timeout=UNWIND_SECONDS)
-        await store.run_on_rows(leases.end_lost_attempt, task, AttemptOutcome.STOPPED, leases.STOPPED_MESSAGE)
+        await _end_lost_attempt(task, AttemptOutcome.STOPPED, leases.STOPPED_MESSAGE)
         raise
     finally:
         beats.cancel()
@@ -94,7 +95,7 @@ async def _follow_cancellations(attempt: Attempt) -> None:
 async def _store_end(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") -> None:
     task = attempt.task
     if execution.cancelled():
-        await store.run_on_rows(store.end_attempt, task.pk, task.attempts, AttemptOutcome.CANCELLED)
+        await _end_attempt(task, AttemptOutcome.CANCELLED)
     elif execution.exception() is not None:
         logger.error("An attempt ended with an exception", exc_info=execution.exception())
         await _fail(task, InternalError.code, "Internal error")
@@ -111,8 +112,25 @@ async def _store_result(attempt: Attempt, ended: AttemptResult) -> None:
     else:
         assert conversation is not None  # only its questions end an attempt without a result
         questions, accepted = conversation.get_questions(), conversation.accepted
-        await store.run_on_rows(store.suspend, task.pk, task.worker, questions, accepted, task.attempts)
-        await publish_change(task.pk)
+        await _suspend(task, questions, accepted)
+
+
+async def _suspend(task: Task, questions: Sequence[store.Question], accepted: Iterable[str]) -> None:
+    await repeat_write(
+        lambda: store.run_on_rows(store.suspend, task.pk, task.worker, questions, accepted, task.attempts)
+    )
+    await publish_change(task.pk)
+
+
+async def _end_attempt(task: Task, outcome: AttemptOutcome) -> None:
+    """End the attempt of a task that another process has changed."""
+    await repeat_write(lambda: store.run_on_rows(store.end_attempt, task.pk, task.attempts, outcome))
+
+
+async def _end_lost_attempt(task: Task, outcome: AttemptOutcome, text: str) -> None:
+    """End an attempt that did not reach its end. The task waits again, or fails with `text`."""
+    await repeat_write(lambda: store.run_on_rows(leases.end_lost_attempt, task, outcome, text))
+    await publish_change(task.pk)
 
 
 async def _complete(task: Task, result: dict[str, Any], changes: dict[str, object]) -> None:

@@ -12,10 +12,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connections, transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from mcp_django.contrib.tasks.models import ACTIVE, WORKER_CHARACTERS, AttemptOutcome, Task, TaskStatus, TaskWorker
+from mcp_django.contrib.tasks.models import (
+    ACTIVE,
+    WORKER_CHARACTERS,
+    AttemptOutcome,
+    Task,
+    TaskAttempt,
+    TaskStatus,
+    TaskWorker,
+)
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError
@@ -34,9 +42,16 @@ def create_worker_name() -> str:
     return f"{socket.gethostname()[: WORKER_CHARACTERS - len(suffix)]}{suffix}"
 
 
+def find_due() -> QuerySet[Task]:
+    """Return the tasks that a worker may claim now."""
+    now = timezone.now()
+    is_due = Q(run_after=None) | Q(run_after__lte=now)
+    return Task.objects.filter(is_due, status=TaskStatus.WORKING, worker="", expires__gt=now)
+
+
 def claim_task(id: str, *, worker: str, lease: float) -> Task | None:
     """Claim a waiting task for an attempt; return its row, or None if it does not wait."""
-    waiting = Task.objects.filter(pk=id, status=TaskStatus.WORKING, worker="", expires__gt=timezone.now())
+    waiting = find_due().filter(pk=id)
     with transaction.atomic(using=store.get_alias()):
         if not waiting.update(attempts=F("attempts") + 1, **_build_claim(worker, lease)):
             return None
@@ -51,7 +66,7 @@ def claim_next_tasks(queues: Sequence[str] | None, *, worker: str, lease: float,
     `worker` names this claim: a new name for each call. On PostgreSQL and MySQL concurrent workers skip the rows that
     others are claiming, and the claim takes three statements.
     """
-    waiting = Task.objects.filter(status=TaskStatus.WORKING, worker="", expires__gt=timezone.now()).order_by("created")
+    waiting = find_due().order_by("created")
     if queues is not None:
         waiting = waiting.filter(queue__in=queues)
 
@@ -74,7 +89,28 @@ def claim_next_tasks(queues: Sequence[str] | None, *, worker: str, lease: float,
 
 def _build_claim(worker: str, lease: float) -> dict[str, Any]:
     now = timezone.now()
-    return {"worker": worker, "heartbeat": now, "lease_expires": now + timedelta(seconds=lease)}
+    return {
+        "worker": worker,
+        "heartbeat": now,
+        "lease_expires": now + timedelta(seconds=lease),
+        "run_after": None,
+    }
+
+
+def return_task(task: Task, *, delay: float) -> Task | None:
+    """Return a claimed task, whose tool has not begun, to the waiting ones; return its row.
+
+    No worker claims it for `delay` seconds. The attempt does not count: neither as a loss nor as an attempt. Returns
+    None if the attempt has lost its lease.
+    """
+    now = timezone.now()
+    held = Task.objects.filter(pk=task.pk, worker=task.worker, status=TaskStatus.WORKING)
+    values: dict[str, Any] = {"updated": now, "run_after": now + timedelta(seconds=delay)}
+    with transaction.atomic(using=store.get_alias()):
+        if not held.update(worker="", lease_expires=None, attempts=F("attempts") - 1, **values):
+            return None
+        TaskAttempt.objects.filter(task=task.pk, number=task.attempts).delete()
+    return Task.objects.get(pk=task.pk)
 
 
 def end_lost_attempt(task: Task, outcome: AttemptOutcome, text: str) -> Task | None:
@@ -101,10 +137,10 @@ def end_lost_attempts(*, limit: int = 100) -> list[Task]:
     return [row for row in rows if row is not None]
 
 
-def find_waiting(*, before: datetime, limit: int = 100, is_due: Q | None = None) -> list[Task]:
-    """Return tasks that have waited since `before`, the oldest first."""
-    rows = Task.objects.filter(status=TaskStatus.WORKING, worker="", updated__lt=before, expires__gt=timezone.now())
-    return list((rows if is_due is None else rows.filter(is_due)).order_by("created")[:limit])
+def find_waiting(*, before: datetime, limit: int = 100, is_unsent: Q | None = None) -> list[Task]:
+    """Return tasks that have waited since `before`, or whose delay is over, the oldest first."""
+    rows = find_due().filter(Q(updated__lt=before) | Q(run_after__isnull=False))
+    return list((rows if is_unsent is None else rows.filter(is_unsent)).order_by("created")[:limit])
 
 
 def claim_resends(*, before: datetime, repeat_before: datetime, limit: int = 100) -> list[Task]:
@@ -113,11 +149,11 @@ def claim_resends(*, before: datetime, repeat_before: datetime, limit: int = 100
     Each task is claimed by one process. It is claimed again if its last delivery was before `repeat_before`, or before
     it began to wait.
     """
-    is_due = Q(sent=None) | Q(sent__lt=F("updated")) | Q(sent__lt=repeat_before)
+    is_unsent = Q(sent=None) | Q(sent__lt=F("updated")) | Q(sent__lt=repeat_before)
     now = timezone.now()
-    waiting = find_waiting(before=before, limit=limit, is_due=is_due)
-    due = Task.objects.filter(is_due, status=TaskStatus.WORKING, worker="")
-    return [task for task in waiting if due.filter(pk=task.pk).update(sent=now)]
+    waiting = find_waiting(before=before, limit=limit, is_unsent=is_unsent)
+    unsent = Task.objects.filter(is_unsent, status=TaskStatus.WORKING, worker="")
+    return [task for task in waiting if unsent.filter(pk=task.pk).update(sent=now)]
 
 
 def release_resend(id: str) -> None:
