@@ -5,13 +5,12 @@ tests that a run left out.
 import asyncio
 import contextvars
 import gc
-import inspect
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.conf import settings
 from django.db import connection
 from django.urls import set_urlconf
@@ -87,7 +86,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     On a thread of its own the ORM would not see the test's transaction, and would leave rows behind.
     """
     function = pyfuncitem.obj
-    if not inspect.iscoroutinefunction(function):
+    if not iscoroutinefunction(function):
         return None
     names = pyfuncitem._fixtureinfo.argnames
     clock = pyfuncitem.funcargs.get("clock")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike, fspath
-from pathlib import PurePath
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -117,9 +117,9 @@ def root_uris(raw: Any) -> tuple[str, ...]:
 def _root(raw: Any) -> str:
     if isinstance(raw, str) and raw.startswith("file://"):
         return raw
-    if not isinstance(raw, str | PathLike) or not PurePath(raw).is_absolute():
+    if not isinstance(raw, str | PathLike) or not Path(raw).is_absolute():
         raise readers.WrongValue("must be a list of absolute paths or file:// URIs")
-    return PurePath(raw).as_uri()
+    return Path(raw).as_uri()
 
 
 def _empty_mapping() -> Mapping[str, str]:

@@ -5,6 +5,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction
+
 from mcp_django.server.ports import Executor
 
 
@@ -17,9 +19,9 @@ async def run_callable(fn: Callable[..., Any], executor: Executor, /, *args: Any
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Return True if `fn` is async, as a partial or through `__call__` as well."""
+    """Return True if `fn` is async, or marked as such; as a partial or through `__call__` as well."""
     fn = _unwrap_partial(fn)
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(vars(type(fn)).get("__call__"))
+    return iscoroutinefunction(fn) or iscoroutinefunction(vars(type(fn)).get("__call__"))
 
 
 def accepts_keyword(fn: Callable[..., Any], name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from asgiref.sync import ThreadSensitiveContext, iscoroutinefunction, sync_to_async
 from mcp import MCPError
 
 from mcp_django.client import BlockingClient, CallError, Client, ClientConnectionError
@@ -83,7 +83,7 @@ def test_it_has_all_that_a_client_has(subtests: pytest.Subtests) -> None:
             if callable(theirs):
                 assert inspect.signature(theirs) == inspect.signature(ours)
                 assert ours.__doc__ == theirs.__doc__
-                assert not inspect.iscoroutinefunction(ours)
+                assert not iscoroutinefunction(ours)
 
 
 def test_there_is_one_loop_thread_however_many_clients_there_are() -> None:

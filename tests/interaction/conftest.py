@@ -1,10 +1,10 @@
 """Cases by transport and revision, and clients as fixtures."""
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+from asgiref.sync import iscoroutinefunction
 from django.core.asgi import get_asgi_application
 
 from mcp_django.asgi import mount
@@ -136,7 +136,7 @@ def _names(metafunc: pytest.Metafunc, marker: str) -> tuple[str, ...]:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     """Clients hang up on the loop of their test."""
     transport, test = pyfuncitem.funcargs.get("transport"), pyfuncitem.obj
-    if isinstance(transport, ChannelTransport) and inspect.iscoroutinefunction(test):
+    if isinstance(transport, ChannelTransport) and iscoroutinefunction(test):
 
         async def to_the_end(**values: Any) -> None:
             await transport.run_to_end(test(**values))

@@ -9,12 +9,11 @@ The verifiers of the MCP endpoints check them.
 A token must have been issued for the view's API. Tokens for an MCP endpoint are rejected.
 """
 
-import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar, cast
 
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -144,7 +143,7 @@ def bearer_required(
 
     def decorate(view: V) -> V:
         guarded: Any
-        if inspect.iscoroutinefunction(view):
+        if iscoroutinefunction(view):
 
             @wraps(view)
             async def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:

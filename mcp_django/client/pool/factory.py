@@ -1,13 +1,12 @@
 """Creation of clients from `MCP["CLIENTS"]`."""
 
-import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import httpx2
-from asgiref.sync import sync_to_async
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.utils.module_loading import import_string
 
 from mcp_django.client.client import Client
@@ -109,4 +108,4 @@ def _import_callback(path: str | None) -> Callable[..., Any] | None:
     if path is None:
         return None
     function: Callable[..., Any] = import_string(path)
-    return function if inspect.iscoroutinefunction(function) else sync_to_async(function)
+    return function if iscoroutinefunction(function) else sync_to_async(function)

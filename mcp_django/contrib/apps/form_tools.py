@@ -16,6 +16,7 @@ from mcp_django.forms.questions import DjangoFormQuestion
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.schema import ArgumentError, DeclarationError
 from mcp_django.schema.validation.messages import describe_unknown
+from mcp_django.server.callables import is_async
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import describe_source
 from mcp_django.server.primitives.base import Tool
@@ -95,7 +96,7 @@ def _build_form_tool(form: type[BaseForm], fn: Callable[..., Any], name: str | N
         return await fn(*bound, *((ctx,) if takes_context else ()))
 
     schema = build_form_schema(form)
-    function: Any = run_async if inspect.iscoroutinefunction(fn) else run
+    function: Any = run_async if is_async(fn) else run
     for attribute in ("__name__", "__qualname__", "__module__", "__doc__"):
         setattr(function, attribute, getattr(fn, attribute))
     given = cast(ToolOptions, {**options, "input_schema": schema})

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.sampling_types import SamplingInput
 from mcp_django.schema import to_json
+from mcp_django.server.callables import is_async
 from mcp_django.server.calls.background import BackgroundJob
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.cleanup import CleanupCallbacks, register_for_shutdown
@@ -345,7 +346,7 @@ class Context(CallInfo, ContextView):
 
     async def _run_once(self, key: str, fn: Callable[[], Any], durable: bool) -> Any:
         async def run() -> Any:
-            value = fn() if asyncio.iscoroutinefunction(fn) else await self._call.server.executor.run_during_wait(fn)
+            value = fn() if is_async(fn) else await self._call.server.executor.run_during_wait(fn)
             return to_json(await value if asyncio.iscoroutine(value) else value)
 
         if durable:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 
 from mcp_django.server.context.conversation import gather
 from mcp_django.server.context.sampling import SamplingLoop, SamplingResult, prepare_sampling
@@ -26,7 +26,7 @@ class SyncContext:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._context, name)
-        if not asyncio.iscoroutinefunction(value):
+        if not iscoroutinefunction(value):
             return value
 
         def wait(*args: Any, **kwargs: Any) -> Any:

@@ -1,9 +1,9 @@
 import functools
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import iscoroutinefunction
 
 from mcp_django.signals import clients_used
 
@@ -12,7 +12,7 @@ from mcp_django.signals import clients_used
 def _closed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What proxies have opened is closed on the test's own loop, as at the end of a process."""
     test = request.node.obj
-    if not inspect.iscoroutinefunction(test):
+    if not iscoroutinefunction(test):
         return
 
     @functools.wraps(test)

@@ -7,10 +7,10 @@ finds only the values of `credentials=`.
 """
 
 from collections.abc import Callable
-from inspect import iscoroutinefunction
 from typing import Any, cast
 from urllib.parse import unquote
 
+from asgiref.sync import iscoroutinefunction
 from django.core.handlers.base import BaseHandler
 from django.http import HttpRequest
 from django.urls import ResolverMatch, get_resolver, get_script_prefix, get_urlconf, reverse

@@ -5,7 +5,6 @@ them: a session, a tenant, the router. As a context manager, it also surrounds t
 """
 
 import contextlib
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -15,6 +14,7 @@ from django.http import HttpRequest
 from django.utils.module_loading import import_string
 
 from mcp_django.schema import DeclarationError
+from mcp_django.server.callables import is_async
 
 Prepare = Callable[[HttpRequest], AbstractContextManager[Any] | None]
 """Function of the request; a returned context manager surrounds the view."""
@@ -33,7 +33,7 @@ def load_prepare(value: Any, where: str) -> Prepare | None:
             raise DeclarationError(f"{where}: prepare={value!r} cannot be imported: {problem}") from problem
     if value is None:
         return None
-    if not callable(value) or inspect.iscoroutinefunction(value):
+    if not callable(value) or is_async(value):
         raise DeclarationError(f"{where}: prepare={value!r} is invalid; give a synchronous function of the request")
     prepare: Prepare = value
     return prepare
