@@ -21,13 +21,56 @@ Id = int | str
 ``1`` and ``"1"`` are two ids; booleans, floats and null are invalid.
 """
 
-dumps = orjson.dumps
 loads = orjson.loads
+Fragment = orjson.Fragment
+"""Part of a value that is encoded already."""
+
+
+def dumps(value: Any) -> bytes:
+    """Encode a value.
+
+    Text that is no Unicode, such as a file name in another encoding, has the replacement character in place of each
+    lone surrogate. Integers of any size are numbers. Raises TypeError for other values that have no form in JSON.
+    """
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return orjson.dumps(_replace_unsupported(value))
 
 
 def dumps_sorted(value: Any) -> bytes:
     """Encode a value for digests, with the keys of every object sorted."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return orjson.dumps(_replace_unsupported(value), option=orjson.OPT_SORT_KEYS)
+
+
+def is_unicode(text: str) -> bool:
+    """Return True for a text without lone surrogates, which UTF-8 cannot encode."""
+    return _SURROGATES.search(text) is None
+
+
+def _replace_unsupported(value: Any, depth: int = 0) -> Any:
+    """Return a copy of a value without lone surrogates, and with large integers in their decimal form."""
+    if depth > MAX_ENCODED_DEPTH:
+        return value
+    if isinstance(value, str):
+        return _SURROGATES.sub("\ufffd", value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return Fragment(_format_integer(value))
+    if isinstance(value, dict):
+        return {_replace_unsupported(key): _replace_unsupported(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replace_unsupported(item, depth + 1) for item in value]
+    return value
+
+
+def _format_integer(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:
+        raise TypeError(f"an integer of {value.bit_length()} bits is too large for JSON") from None
 
 
 class Request(NamedTuple):
@@ -67,6 +110,10 @@ _new = tuple.__new__
 LARGE_BODY_BYTES = 64 * 1024
 """Size in bytes from which a document is decoded without garbage collection."""
 
+MAX_ENCODED_DEPTH = 254
+"""Maximum nesting that orjson encodes."""
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _OPEN_ARRAY = ord("[")
 _OPENING_ONLY = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")

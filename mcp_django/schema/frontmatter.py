@@ -1,20 +1,31 @@
 """Frontmatter of Markdown files: YAML between two lines of three hyphens, as values of JSON.
 
 Scalars have the types of the YAML 1.2 core schema: `yes`, `2026-01-01` and `1_000` are texts, `0777` is a number.
-Anchors, aliases, tags, merge keys and duplicate keys are refused, so no text expands or means two things.
-PyYAML is imported here.
+Anchors, aliases, tags, merge keys and duplicate keys are refused, so no text expands or means two things. So are texts
+and numbers that have no form in JSON. PyYAML is imported here.
 """
 
+import contextlib
 import functools
 import re
 from collections.abc import Iterator
 from math import isfinite, nan
 from typing import Any
 
+from mcp_django.protocol.jsonrpc import is_unicode
+from mcp_django.schema.failures import describe_failure
+
 MAX_FRONTMATTER_BYTES = 64 * 1024
 MAX_DEPTH = 32
 MIN_INTEGER, MAX_INTEGER = -(2**53) + 1, 2**53 - 1
 """Integers that each JSON parser reads exactly."""
+MAX_INTEGER_CHARACTERS = 64
+"""Maximum length of an integer, with leading zeros.
+
+The conversion of longer ones is slow, or refused by Python.
+"""
+MERGE_KEY = "<<"
+"""Key that merges another mapping for parsers of YAML 1.1, and is a text for those of YAML 1.2."""
 _FENCE = re.compile(r"\A\ufeff?---\r?\n(?P<yaml>.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 _OTHER_BREAKS = re.compile("[\r\x85\u2028\u2029]")
 _TAG = "tag:yaml.org,2002:"
@@ -40,7 +51,8 @@ def parse_frontmatter(data: bytes) -> dict[str, Any]:
 
     Raises FrontmatterError: missing, not UTF-8, not YAML, outside of JSON, or PyYAML is not installed.
     """
-    return _Converter().convert_root(_compose(_extract(data)))
+    with _convert_exceptions():
+        return _Converter().convert_root(_compose(_extract(data)))
 
 
 def find_ambiguous_values(data: bytes) -> list[str]:
@@ -48,16 +60,31 @@ def find_ambiguous_values(data: bytes) -> list[str]:
 
     Some clients read YAML 1.1, and refuse a skill whose values differ from its entry. Raises FrontmatterError.
     """
-    core, old = _get_loader(), _import_yaml().SafeLoader
-    return [
-        node.value
-        for node in _iterate_scalars(_compose(_extract(data)))
-        if node.style is None
-        and (
-            _resolve(old, node.value) != _resolve(core, node.value)
-            or (node.tag == f"{_TAG}int" and re.match(r"[-+]?0[0-9]", node.value))
-        )
-    ]
+    with _convert_exceptions():
+        core, old = _get_loader(), _import_yaml().SafeLoader
+        return [
+            node.value
+            for node in _iterate_scalars(_compose(_extract(data)))
+            if node.style is None
+            and (
+                _resolve(old, node.value) != _resolve(core, node.value)
+                or (node.tag == f"{_TAG}int" and re.match(r"[-+]?0[0-9]", node.value))
+            )
+        ]
+
+
+@contextlib.contextmanager
+def _convert_exceptions() -> Iterator[None]:
+    """Convert any exception to a FrontmatterError.
+
+    So one file never affects those that are read with it.
+    """
+    try:
+        yield
+    except FrontmatterError:
+        raise
+    except Exception as error:
+        raise FrontmatterError(f"the frontmatter cannot be read: {describe_failure(error)}") from error
 
 
 def _extract(data: bytes) -> str:
@@ -118,6 +145,8 @@ class _Converter:
             key = self.convert(key_node) if key_node.id == "scalar" else None
             if not isinstance(key, str):
                 raise FrontmatterError(f"a key must be a text (line {key_node.start_mark.line + 2}); quote it")
+            if key == MERGE_KEY and key_node.style is None:
+                raise FrontmatterError(f"merge keys are not allowed (line {key_node.start_mark.line + 2}); quote '<<'")
             if key in found:
                 raise FrontmatterError(f"the key {key!r:.80} is used twice (line {key_node.start_mark.line + 2})")
             found[key] = self.convert(value_node)
@@ -131,16 +160,28 @@ def _convert_scalar(node: Any) -> Any:
     if kind == "bool":
         return text.lower() == "true"
     if kind not in ("int", "float"):
+        if not is_unicode(text):
+            raise FrontmatterError(f"{text!r:.80} has half of a character (line {node.start_mark.line + 2})")
         return text
 
-    number: float | int
-    if kind == "float":
-        number = float(text) if text[-1] in ".0123456789" else nan
-    else:
-        number = int(text, 8 if text.startswith("0o") else 16 if text.startswith("0x") else 10)
-    if not isfinite(number) or (kind == "int" and not MIN_INTEGER <= number <= MAX_INTEGER):
+    number = _parse_float(text) if kind == "float" else _parse_integer(text)
+    if number is None:
         raise FrontmatterError(f"{text!r:.80} is not a number of JSON (line {node.start_mark.line + 2}); quote it")
     return number
+
+
+def _parse_float(text: str) -> float | None:
+    """Return a number; None if JSON has none for it."""
+    number = float(text) if text[-1] in ".0123456789" else nan
+    return number if isfinite(number) else None
+
+
+def _parse_integer(text: str) -> int | None:
+    """Return an integer; None if it is too large for JSON, or too long to find out."""
+    if len(text) > MAX_INTEGER_CHARACTERS:
+        return None
+    integer = int(text, 8 if text.startswith("0o") else 16 if text.startswith("0x") else 10)
+    return integer if MIN_INTEGER <= integer <= MAX_INTEGER else None
 
 
 def _iterate_scalars(node: Any) -> Iterator[Any]:

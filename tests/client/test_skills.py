@@ -136,6 +136,10 @@ async def test_invalid_entries_are_left_out_and_refused(entry: Any, caplog: pyte
             await client.get_skill("skill://a/one/SKILL.md")
 
 
+HOSTILE_VALUES = ["0x" + "f" * 4000, "9" * 5000, '"\\ud800"', "{<<: {a: b}}"]
+"""Values of a frontmatter that no JSON has."""
+
+
 async def _read(contents: Any) -> bytes:
     script = Script(
         "stateless",
@@ -152,6 +156,7 @@ async def test_the_frontmatter_of_a_dynamic_skill_is_verified() -> None:
     assert await _read([{"uri": ENTRY["uri"], "text": text}]) == text.encode()
     for contents in (
         [{"uri": ENTRY["uri"], "text": text.replace("One", "Two")}],
+        *([{"uri": ENTRY["uri"], "text": f"---\nx: {value}\n---\n"}] for value in HOSTILE_VALUES),
         [{"uri": "skill://a/two/SKILL.md", "text": text}],
         [{"uri": ENTRY["uri"], "text": text}] * 2,
         [{"uri": ENTRY["uri"], "blob": "no base64"}],

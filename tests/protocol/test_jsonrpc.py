@@ -1,6 +1,7 @@
 import contextlib
 import gc
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -270,3 +271,22 @@ def test_text_is_decoded_like_bytes() -> None:
             jsonrpc.decode(text)
     with pytest.raises(ValueError, match="Parse error"):
         jsonrpc.decode(b"{")
+
+
+@pytest.mark.parametrize("encode", [jsonrpc.dumps, jsonrpc.dumps_sorted])
+def test_half_of_a_character_is_replaced(encode: Callable[[object], bytes]) -> None:
+    value = {"a\udcff": ["b\ud800", ("\ud83d\ude00", None)], "é": 1}
+    assert jsonrpc.loads(encode(value)) == {"a\ufffd": ["b\ufffd", ["\ufffd\ufffd", None]], "é": 1}
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**4000, -(2**63), 2**64 - 1])
+def test_an_integer_of_any_size_is_a_number(number: int) -> None:
+    assert json.loads(jsonrpc.dumps({"a": [number, 1]})) == {"a": [number, 1]}
+
+
+def test_a_value_without_a_form_in_json_is_a_type_error(subtests: pytest.Subtests) -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    for value in (object(), {1: 2}, ["\ud800", object()], 10**5000, endless):
+        with subtests.test(), pytest.raises(TypeError):
+            jsonrpc.dumps(value)

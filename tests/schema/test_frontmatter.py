@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
+from mcp_django.schema import frontmatter
 from mcp_django.schema.frontmatter import FrontmatterError, find_ambiguous_values, parse_frontmatter
+
+HUGE_NUMBERS = [
+    *(sign + digits for sign in ("", "-", "+") for digits in ("9" * 5000, "1" + "0" * 400)),
+    *(prefix + "7" * digits for prefix in ("0o", "0x") for digits in (50, 400, 5000)),
+    "1e99999",
+    "-1e99999",
+]
+"""Numbers that JSON has not, and that Python refuses to convert or to compare with a float."""
 
 
 def parse(text: str) -> Any:
@@ -34,6 +43,8 @@ def parse(text: str) -> Any:
         ("0b11", "0b11"),
         ("'12'", "12"),
         ("<<", "<<"),
+        ("0" * 60 + "12", 12),
+        ("1." + "9" * 5000, 2.0),
         ("=", "="),
         ("[1, {a: no}]", [1, {"a": "no"}]),
         ("|\n  one\n  two", "one\ntwo\n"),
@@ -56,6 +67,11 @@ def test_values_have_the_types_of_the_core_schema(text: str, value: Any) -> None
         ("a: .inf", "not a number of JSON"),
         ("a: .nan", "not a number of JSON"),
         ("a: 9007199254740993", "not a number of JSON"),
+        *((f"a: {number}", "not a number of JSON") for number in HUGE_NUMBERS),
+        ('a: "\\ud800"', "half of a character"),
+        ('"\\udfff": a', "half of a character"),
+        ("<<: {b: c}", "merge keys are not allowed"),
+        ("a: {<<: {b: c}}", "merge keys are not allowed"),
         ("1: a", "must be a text"),
         ("? [a]\n: b", "must be a text"),
         ("- a", "must be a mapping"),
@@ -70,6 +86,19 @@ def test_values_have_the_types_of_the_core_schema(text: str, value: Any) -> None
 def test_texts_that_mean_two_things_are_refused(text: str, reason: str) -> None:
     with pytest.raises(FrontmatterError, match=reason):
         parse(text)
+
+
+def test_a_quoted_merge_key_is_a_text() -> None:
+    assert parse("'<<': {b: c}") == {"<<": {"b": "c"}}
+
+
+def test_an_exception_of_the_parser_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(node: object) -> None:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr(frontmatter, "_convert_scalar", fail)
+    with pytest.raises(FrontmatterError, match=r"cannot be read: OverflowError: too large"):
+        parse("a: 1")
 
 
 @pytest.mark.parametrize("data", [b"", b"name: x", b" ---\na: 1\n---\n", b"---\na: 1\n", b"---\na: \xff\n---\n"])

@@ -1,13 +1,17 @@
 """One broken declaration never takes others away."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mcp_django import Toolset, completion, prompt, register, resource, tool
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives import registry
+from mcp_django.server.primitives.decorators import register_tool
 from mcp_django.server.primitives.registry import Registry
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
 
@@ -19,6 +23,11 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """The registry of this test."""
     monkeypatch.setattr(registry, "REGISTRIES", {})
     return registry.get_registry("default")
+
+
+def repr_class(value: object) -> str:
+    """Return the id of a case; Python has no text for its large integer."""
+    return type(value).__name__
 
 
 class BrokenText:
@@ -87,6 +96,41 @@ async def test_an_entry_that_fails_is_left_out_of_its_list_only(version: str, ca
     assert record.levelname == "ERROR"
     assert "broken (line" in record.getMessage()
     assert "LookupError: no catalogue here" in record.getMessage()
+
+
+@pytest.mark.usefixtures("good")
+@pytest.mark.parametrize("value", [object(), 10**5000, {1: object()}, [...]], ids=repr_class)
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+async def test_an_entry_that_cannot_be_encoded_is_left_out_of_its_list_only(version: str, value: Any) -> None:
+    def broken(number: str = "") -> str:
+        return number
+
+    for declare in (
+        tool(meta={"shop/x": value}),
+        prompt(meta={"shop/x": value}),
+        resource("shop://broken", meta={"shop/x": value}),
+        resource("shop://broken/{number}", meta={"shop/x": value}),
+    ):
+        declare(broken)
+    client = PipelineClient(make_server(registry=registry.get_registry("default")), version=version)
+    assert await names(client) == ["fine", "question", "document", "page"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    text=st.text(st.characters(categories=["Cs", "Lu", "Cc"]), max_size=5),
+    number=st.integers(-(10**4400), 10**4400) | st.floats(),
+)
+def test_any_meta_of_one_entry_leaves_the_others_listed(text: str, number: float) -> None:
+    own = Registry()
+    for name, meta in (("a", None), ("bad", {"shop/x": {text: [text, number]}}), ("z", None)):
+
+        def answer() -> str:
+            return ""
+
+        register_tool(own, answer, name, {"meta": meta} if meta else {})
+    found = asyncio.run(PipelineClient(make_server(registry=own)).names())
+    assert {"a", "z"} <= set(found)
 
 
 async def test_an_entry_is_listed_as_soon_as_it_can_be_built() -> None:

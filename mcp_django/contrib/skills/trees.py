@@ -24,6 +24,7 @@ from mcp_django.protocol.skills import (
 )
 from mcp_django.providers.files.patterns import ContentTooLarge, FileEntry, FileSelection
 from mcp_django.providers.files.tree import FileSource
+from mcp_django.schema import DeclarationError, convert_failures
 from mcp_django.schema.frontmatter import FrontmatterError, parse_frontmatter
 
 logger = logging.getLogger("mcp_django.skills")
@@ -84,8 +85,8 @@ class _KnownFile(NamedTuple):
     frontmatter: dict[str, Any] | FrontmatterError | None
 
 
-class _ChangingFile(Exception):
-    """A file vanished, or became too large, while it was read."""
+class _UnreadableFile(Exception):
+    """A file is not readable or too large; the text has the reason."""
 
 
 class SkillTree:
@@ -143,11 +144,7 @@ class SkillTree:
             if len(entries) >= MAX_TREE_FILES:
                 text = f"the folder has {MAX_TREE_FILES} files or more; none of its skills is served"
                 return TreeSnapshot(problems=(SkillProblem("", text),))
-            try:
-                snapshot = self._build_from(entries)
-            except _ChangingFile:
-                entries = self._scan()
-                continue
+            snapshot = self._build_from(entries)
             again = self._scan()
             if again == entries:
                 return snapshot
@@ -168,7 +165,7 @@ class SkillTree:
 
         for folder in folders:
             inner = [entry for entry in entries if entry.path.startswith(folder + "/")]
-            built = self._build_skill(folder, inner, used)
+            built = self._try_build_skill(folder, inner, used)
             if isinstance(built, SkillManifest):
                 skills[folder] = built
             else:
@@ -176,6 +173,16 @@ class SkillTree:
 
         self._known = used
         return TreeSnapshot(skills, tuple(problems))
+
+    def _try_build_skill(
+        self, folder: str, entries: Sequence[FileEntry], used: dict[str, _KnownFile]
+    ) -> SkillManifest | str:
+        """Build the manifest of a folder. A failure of any kind is a reason, so it never affects other skills."""
+        try:
+            with convert_failures("the skill"):
+                return self._build_skill(folder, entries, used)
+        except DeclarationError as failure:
+            return str(failure)
 
     def _build_skill(
         self, folder: str, entries: Sequence[FileEntry], used: dict[str, _KnownFile]
@@ -185,7 +192,10 @@ class SkillTree:
             return f"the skill has more than {MAX_SKILL_FILES} files, or {MAX_SKILL_BYTES // 1024 // 1024} MiB"
         for entry in entries:
             if entry.path not in used:
-                used[entry.path] = self._hash(entry)
+                try:
+                    used[entry.path] = self._hash(entry)
+                except _UnreadableFile as problem:
+                    return f"{entry.path[len(folder) + 1 :]} {problem}"
 
         known = [used[entry.path] for entry in entries]
         if sum(file.size for file in known) > MAX_SKILL_BYTES:
@@ -208,12 +218,13 @@ class SkillTree:
         if known is not None and known.is_settled and known.entry == entry:
             return known
         hashed = self._get_time()
+        # A file that is replaced at this moment has another entry in the next scan, and is read again.
         try:
             data = self._files.read(entry.path.split("/"), MAX_SKILL_BYTES)
         except ContentTooLarge:
-            data = None
+            raise _UnreadableFile(f"has more than {MAX_SKILL_BYTES // 1024 // 1024} MiB") from None
         if data is None:
-            raise _ChangingFile(entry.path)
+            raise _UnreadableFile("cannot be read")
 
         is_settled = entry.modified_ns is not None and hashed - entry.modified_ns / 1e9 > SETTLING_SECONDS
         digest = compute_digest(data)

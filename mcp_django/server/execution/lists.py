@@ -314,24 +314,25 @@ class PrimitiveLists:
         raw = jsonrpc.dumps(call.era.add_result_fields(call, body, private=private))
         return EncodedResult(raw, digest, is_complete=len(entries) == len(page))
 
-    def _build_entries(self, items: list[Primitive], revision: Revision) -> list[dict[str, Any]]:
-        """Return the entries that can be built; an entry that fails never takes away the others."""
-        entries = (self.build_entry(item, revision) for item in items)
+    def _build_entries(self, items: list[Primitive], revision: Revision) -> list[jsonrpc.Fragment]:
+        """Return the encoded entries that can be built; an entry that fails never takes away the others."""
+        entries = (self._try_encode_entry(item, revision) for item in items)
         return [entry for entry in entries if entry is not None]
 
-    def build_entry(self, item: Primitive, revision: Revision) -> dict[str, Any] | None:
-        """Return the list entry of a primitive; None if it cannot be built, which is reported.
+    def _try_encode_entry(self, item: Primitive, revision: Revision) -> jsonrpc.Fragment | None:
+        """Return the encoded entry of a primitive; None if it cannot be built, which is reported.
 
         Raises the failure with the option `raise_bugs`.
         """
         extensions: ExtensionRegistry = self._server.extensions
 
-        def build() -> dict[str, Any]:
-            return extensions.add_tool_fields(item.to_list_entry(revision), item, revision)
+        def encode() -> jsonrpc.Fragment:
+            entry = extensions.add_tool_fields(item.to_list_entry(revision), item, revision)
+            return jsonrpc.Fragment(jsonrpc.dumps(entry))
 
         if self._server.options.raise_bugs:
-            return build()
-        return self._server.registry.try_build(build, item.source, item.name)
+            return encode()
+        return self._server.registry.try_build(encode, item.source, item.name)
 
 
 def serve_page(call: Call, kind: ListKind) -> EncodedResult | Coroutine[Any, Any, EncodedResult]:

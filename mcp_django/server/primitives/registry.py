@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Literal, TypeVar
 from weakref import WeakSet
 
+from mcp_django.protocol import jsonrpc
 from mcp_django.schema import ConflictError, DeclarationError, call_in_default_language, convert_failures
 from mcp_django.server.primitives.base import Completer, Primitive, Prompt, Resource, ResourceTemplate, Tool
 from mcp_django.server.primitives.problems import DeclarationProblem
@@ -139,7 +140,7 @@ class Registry:
 
         Entries are built late, when the project is complete.
         """
-        return self.try_build(lambda: item.wire, item.source, item.name) is not None
+        return self.try_build(lambda: jsonrpc.dumps(item.wire), item.source, item.name) is not None
 
     def try_build(self, build: Callable[[], T], source: str, name: str) -> T | None:
         """Return the result of `build` for a list; None if it fails.

@@ -102,6 +102,8 @@ SKILL = b"---\nname: one\ndescription: One.\n---\n"
         ({"SKILL.md": SKILL, "/evil.txt": b"x"}, "invalid or repeated path"),
         ({"SKILL.md": SKILL, "a\\..\\evil.txt": b"x"}, "invalid or repeated path"),
         ({"SKILL.md": b"---\nname: ../one\ndescription: One.\n---\n"}, "name '../one' must have"),
+        ({"SKILL.md": b"---\nname: one\nx: 0x" + b"f" * 4000 + b"\n---\n"}, "not a number of JSON"),
+        ({"SKILL.md": b"---\nname: one\nx: " + b"9" * 5000 + b"\n---\n"}, "not a number of JSON"),
         ({"SKILL.md": b"---\nname: one\n---\n"}, "description must be a text"),
         ({"SKILL.md": SKILL, "big.bin": b"\0" * (MAX_SKILL_BYTES + 1)}, "larger than"),
     ],

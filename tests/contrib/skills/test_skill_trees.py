@@ -2,16 +2,22 @@
 
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.files.base import ContentFile
 from django.core.files.storage import InMemoryStorage
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mcp_django.contrib.skills import AppSkills, Skills
+from mcp_django.contrib.skills.packages import MemoryFiles
 from mcp_django.contrib.skills.trees import SkillTree
+from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.skills import MAX_SKILL_BYTES, MAX_SKILL_FILES, compute_digest
+from mcp_django.providers.files.patterns import ContentTooLarge
 from mcp_django.providers.files.sandbox import DirectorySandbox
 from mcp_django.schema import DeclarationError
 from tests.contrib.skills.folders import FILES, FRONTMATTER, list_entries, serve, verify, write, write_skill
@@ -97,6 +103,49 @@ def test_a_folder_that_breaks_a_rule_is_reported_and_not_served(
     (error,) = Skills(tmp_path).check()
     assert error.id == "mcp_skills.E001"
     assert reason in error.msg
+
+
+@pytest.mark.parametrize("answer", [None, ContentTooLarge(1), OSError("the disk is broken"), ZeroDivisionError()])
+def test_a_file_that_cannot_be_read_takes_its_own_skill_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Exception | None
+) -> None:
+    for name in ("bad", "good"):
+        write_skill(tmp_path, name)
+    files = DirectorySandbox(tmp_path)
+    read = files.read
+
+    def fail(parts: Sequence[str], max_bytes: int) -> bytes | None:
+        if parts[0] != "bad":
+            return read(parts, max_bytes)
+        if answer is not None:
+            raise answer
+        return None
+
+    monkeypatch.setattr(files, "read", fail)
+    snapshot = SkillTree(files, label="shop").load()
+    assert list(snapshot.skills) == ["good"]
+    assert [problem.path for problem in snapshot.problems] == ["bad"]
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        *("x", ": ", "\n", "  ", "- ", "[", "]", "{", "}", '"', "'", "|", ">", "? ", "#", "~", "%", "@", "---", "é"),
+        *("\\ud800", "<<", "&a", "*a", "!!int", "0x", "0o", "+", "1e", ".inf", "\0", "\x85", "9" * 5000, "f" * 400),
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lines=st.lists(FRAGMENTS, max_size=12).map("".join), tail=st.binary(max_size=20))
+def test_any_frontmatter_leaves_the_other_skills_served(lines: str, tail: bytes) -> None:
+    good = {name: f"---\nname: {name}\ndescription: d\n---\n".encode() for name in ("a", "z")}
+    bad = b"---\nname: bad\ndescription: d\n" + lines.encode("utf-8", "replace") + b"\n---\n" + tail
+    files = MemoryFiles({f"{name}/SKILL.md": data for name, data in [*good.items(), ("bad", bad)]})
+    snapshot = SkillTree(files, label="shop").load()
+    assert set(snapshot.skills) >= {"a", "z"}
+    for manifest in snapshot.skills.values():
+        jsonrpc.dumps(dict(manifest.frontmatter)).decode()
+    assert ("bad" in snapshot.skills) != bool(snapshot.problems)
 
 
 def test_a_replaced_file_is_seen_at_the_next_use(tmp_path: Path) -> None:
