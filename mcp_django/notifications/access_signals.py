@@ -10,7 +10,6 @@ from typing import Any
 from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldDoesNotExist
-from django.db import transaction
 from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_delete, post_save
 
@@ -19,7 +18,9 @@ from mcp_django.auth.authentication.principal_cache import PrincipalPredicate, i
 from mcp_django.auth.authorization.rule_cache import RULE_CACHE
 from mcp_django.auth.principal import invalidate_permissions
 from mcp_django.models import ExternalIdentity, PersonalAccessToken, ScopeGrant, StoredState, ToolPolicy
+from mcp_django.models.commit_hooks import call_on_commit
 from mcp_django.models.rows import RULES_PK
+from mcp_django.notifications.publish import log_failure
 from mcp_django.runtime.events.event_log import EventDraft
 from mcp_django.server.execution.lists import KINDS
 from mcp_django.server.primitives.base import Primitive
@@ -178,13 +179,13 @@ def _publish_changed_lists(
     """Publish that lists changed for `users`, or for all users if None.
 
     Each receiving process clears its caches. The event is published again once no process can still use the old
-    permissions. Errors are logged, so that the change itself never fails.
+    permissions. An error is logged.
     """
     if users is None or len(users) > MAX_NAMED_USERS:
         targets: list[dict[str, str]] = [{}]
     else:
         targets = [{"user": str(pk)} for pk in users]
-    try:
+    with log_failure(subject):
         drafts = [
             EventDraft(f"changes:{alias}", "list_changed", {"kind": kind, "rights": "changed", **target})
             for alias in conf.get_settings().servers
@@ -193,10 +194,13 @@ def _publish_changed_lists(
         ]
         if drafts:
             # Before the notification, so that an immediate request of a client reads the new permissions.
-            transaction.on_commit(invalidate_permissions, using=using, robust=True)
+            call_on_commit(
+                invalidate_permissions,
+                using=using,
+                logger=logger,
+                failure="Failed to discard permissions after a commit",
+            )
             wiring.get_event_publisher().publish_on_commit(*drafts, using=using)
-    except Exception:
-        logger.exception("Notifying clients of changed %s failed", subject)
 
 
 def _get_restricted_kinds(alias: str) -> list[str]:

@@ -12,7 +12,7 @@ from django.db.models.signals import class_prepared, m2m_changed, post_delete, p
 from django.db.models.utils import make_model_tuple
 from django.dispatch import Signal
 
-from mcp_django.notifications.publish import notify_list_changed, notify_resource_updated
+from mcp_django.notifications.publish import log_failure, notify_list_changed, notify_resource_updated
 from mcp_django.protocol.uri import UriTemplate
 
 logger = logging.getLogger("mcp_django.events")
@@ -125,9 +125,11 @@ class _ModelChangePublisher:
         for instance in objects:
             for reader in self._readers:
                 for uri in reader(instance):
-                    notify_resource_updated(uri, server=self._server, using=using)
+                    with log_failure("rows"):
+                        notify_resource_updated(uri, server=self._server, using=using)
         if list_changed and self._list_changed:
-            notify_list_changed("resources", server=self._server, using=using)
+            with log_failure("rows"):
+                notify_list_changed("resources", server=self._server, using=using)
 
 
 def _iter_subclasses(model: type[Model]) -> Iterator[type[Model]]:

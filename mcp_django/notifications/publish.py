@@ -1,7 +1,9 @@
 """Notifications that a project sends explicitly."""
 
 import difflib
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -14,6 +16,8 @@ from mcp_django.protocol.jsonrpc import dumps, loads, notification
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.runtime.events.event_log import EventDraft, changes_topic
 from mcp_django.runtime.sessions.events import session_topic
+
+logger = logging.getLogger("mcp_django.events")
 
 LIST_KINDS = ("tools", "resources", "prompts")
 METHOD_PREFIX = "notifications/"
@@ -33,12 +37,15 @@ def notify_resource_updated(
     one with the tables of this app. One transaction sends the same notification once. Only clients that may read the
     resource receive it.
 
+    Without a transaction an error is raised. After a commit it is logged, because the transaction cannot fail any more.
+
     `owner` is a `Principal.owner`, for a URI under which each principal reads its own resource: only the clients of
     that principal are notified. `server` is the alias of one server; None means all servers.
 
     Raises:
         ValueError: an invalid `uri`.
         ImproperlyConfigured: an unknown alias.
+        django.db.Error: without a transaction, the notification cannot be written to the event log.
     """
     if not uri or len(uri) > MAX_URI_LENGTH or "\0" in uri:
         raise ValueError(f"Invalid resource URI: it must have 1 to {MAX_URI_LENGTH} characters and no NUL")
@@ -153,6 +160,18 @@ async def abroadcast(
     Inside a call it waits for the commit of the call's transaction.
     """
     await sync_to_async(broadcast)(method, params, server=server, using=using)
+
+
+@contextmanager
+def log_failure(subject: str) -> Iterator[None]:
+    """Log an error of notifying clients of changed `subject` rows, so that the change itself never fails.
+
+    For receivers of signals: the row is saved already, and its author did not call a function that publishes.
+    """
+    try:
+        yield
+    except Exception:
+        logger.exception("Notifying clients of changed %s failed", subject)
 
 
 def _publish(kind: str, payload: dict[str, Any], server: str | None, using: str | None) -> None:

@@ -1,6 +1,5 @@
 """Reload stored prompts and resources and notify clients when they change."""
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +10,7 @@ from django.db.models.signals import post_delete, post_save
 from mcp_django import conf
 from mcp_django.models import StoredArgument, StoredPrompt, StoredResource, StoredState
 from mcp_django.models.stored.base import Stored
-from mcp_django.notifications.publish import notify_list_changed, notify_resource_updated
-
-logger = logging.getLogger("mcp_django.events")
+from mcp_django.notifications.publish import log_failure, notify_list_changed, notify_resource_updated
 
 
 def connect() -> None:
@@ -61,15 +58,10 @@ def _update_published_key(row: Stored) -> set[tuple[str, str]]:
 
 
 def _notify(server: str, using: str, uri: str | None = None) -> None:
-    """Notify the clients of a server, or of all servers for "".
-
-    Errors are logged, so that the change itself never fails.
-    """
+    """Notify the clients of a server, or of all servers for ""."""
     if server and server not in conf.servers():
         return  # a server that is not in the settings has no clients
-    try:
+    with log_failure("stored primitives"):
         if uri is not None:
             notify_resource_updated(uri, server=server or None, using=using)
         notify_list_changed("prompts" if uri is None else "resources", server=server or None, using=using)
-    except Exception:
-        logger.exception("Notifying clients of changed stored primitives failed")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from django.db import transaction
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
@@ -131,9 +132,11 @@ class SealedElicitationPages:
         # Keep the row for another day: a round that was answered late can be repeated.
         expires = dt.datetime.fromtimestamp(visit.expires, dt.UTC) + dt.timedelta(days=1)
         row = SpentState(digest=_hash_visit_id(visit.id), expires=expires)
-        if not insert_once(row):
-            return False
-        self._get_publisher().publish_on_commit(EventDraft(_visit_topic(visit.id), "returned"), using=row._state.db)
+        # Both or neither: a return that the waiting worker never learns of could not be repeated.
+        with transaction.atomic(using=SpentState.objects.all().db):
+            if not insert_once(row):
+                return False
+            self._get_publisher().publish_in_transaction(EventDraft(_visit_topic(visit.id), "returned"))
         return True
 
 

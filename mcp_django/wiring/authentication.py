@@ -1,14 +1,13 @@
 """Authentication of each server, built from `MCP["AUTH"]`."""
 
-import contextlib
 import functools
+import logging
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import transaction
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
@@ -24,6 +23,7 @@ from mcp_django.auth.authorization.rule_cache import RULE_CACHE
 from mcp_django.auth.external.verifier import ExternalVerifier
 from mcp_django.auth.protected.registry import ResourceRegistry
 from mcp_django.auth.resource import ProtectedResource
+from mcp_django.models.commit_hooks import call_on_commit
 from mcp_django.runtime.calls.idempotency import DatabaseIdempotencyStore
 from mcp_django.runtime.events.event_log import Event
 from mcp_django.runtime.events.invalidation import InvalidationTopic
@@ -31,6 +31,8 @@ from mcp_django.runtime.sealing import TokenSealer
 from mcp_django.runtime.sessions.activity import publish_callers
 from mcp_django.wiring.authorization import create_scope_filter
 from mcp_django.wiring.services import get_event_publisher, get_executor, get_log_executor
+
+logger = logging.getLogger("mcp_django.auth")
 
 PRINCIPALS_TOPIC, INVALIDATE_EVENT = "principals", "forget"
 """Topic and name of events in the event log that invalidate cached principals."""
@@ -155,8 +157,10 @@ def _publish_invalidation(owner: str | None, using: str) -> None:
     shared_cache = get_shared_principal_cache()
     if shared_cache is not None:
         shared_cache.invalidate(owner)
-        with contextlib.suppress(transaction.TransactionManagementError):
-            transaction.on_commit(lambda: shared_cache.invalidate(owner), using=using, robust=True)
+        invalidate = functools.partial(shared_cache.invalidate, owner)
+        call_on_commit(
+            invalidate, using=using, logger=logger, failure="Failed to discard shared principals after a commit"
+        )
     get_event_publisher().publish_on_commit(
         get_invalidation_topic().create_draft(INVALIDATE_EVENT, owner=owner), using=using
     )

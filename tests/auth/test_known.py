@@ -174,7 +174,7 @@ class TestOtherProcesses:
         drafts: list[Any] = []
         publish = wiring.get_event_publisher().publish_on_commit
         with override_settings(MCP={"AUTH": "token"}), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(wiring.get_event_publisher(), "publish_on_commit", lambda *found, using: drafts.extend(found))
+            patch.setattr(wiring.get_event_publisher(), "publish_on_commit", lambda *found, **_: drafts.extend(found))
             user.is_active = False
             user.save()
         assert publish

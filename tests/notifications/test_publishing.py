@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.contrib.auth.models import Group
 from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation
-from django.db import transaction
+from django.db import OperationalError, transaction
 
 import mcp_django
 from mcp_django import (
@@ -14,9 +15,10 @@ from mcp_django import (
     notifications,
     notify_list_changed,
     notify_resource_updated,
+    publish_changes,
 )
-from mcp_django.extensions import notify_session
-from mcp_django.notifications import abroadcast, broadcast, notify_extension_key
+from mcp_django.extensions import anotify_session, notify_session
+from mcp_django.notifications import abroadcast, anotify_extension_key, broadcast, notify_extension_key
 from mcp_django.runtime.events.event_log import EventLog
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from tests.support.waiting import WAIT_SECONDS
@@ -130,14 +132,58 @@ def test_without_a_transaction_it_is_said_at_once(said: Any) -> None:
     assert len(said()) == 1
 
 
+@pytest.fixture
+def unreachable_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database of the event log is away."""
+
+    def fail(self: EventLog, drafts: Any) -> Any:
+        raise OperationalError("server closed the connection")
+
+    monkeypatch.setattr(EventLog, "append", fail)
+
+
 @pytest.mark.django_db(transaction=True)
-def test_a_log_that_cannot_be_written_fails_no_transaction(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_without_a_transaction_publishing_fails_with_the_error_of_the_log(
+    unreachable_log: None, subtests: pytest.Subtests
 ) -> None:
-    monkeypatch.setattr(EventLog, "append", lambda self, drafts: 1 // 0)
+    for publish in (
+        lambda: anotify_resource_updated("airport://ZRH"),
+        lambda: anotify_list_changed("tools"),
+        lambda: abroadcast("notifications/acme"),
+        lambda: anotify_extension_key("entryIds", "17"),
+        lambda: anotify_session(7, "notifications/audit", {}),
+    ):
+        with subtests.test(publish=publish), pytest.raises(OperationalError, match="server closed"):
+            await publish()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_log_that_cannot_be_written_fails_no_transaction_and_is_logged(
+    unreachable_log: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    later: list[str] = []
     with transaction.atomic():
         notify_resource_updated("airport://ZRH")
-    assert "ZeroDivisionError" in caplog.text
+        transaction.on_commit(lambda: later.append("hook"))
+    assert later == ["hook"]
+    (record,) = caplog.records
+    assert record.name == "mcp_django.events"
+    assert "after the commit" in record.message
+    assert "server closed the connection" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_row_that_is_saved_is_not_failed_by_its_notification(
+    unreachable_log: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    undo = publish_changes(Group, "group://{name}")
+    try:
+        Group.objects.create(name="editors")
+    finally:
+        undo()
+    assert Group.objects.filter(name="editors").exists()
+    assert [record.name for record in caplog.records] == ["mcp_django.events"] * 2
+    assert "Notifying clients of changed rows failed" in caplog.text
 
 
 @pytest.mark.django_db(transaction=True)

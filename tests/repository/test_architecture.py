@@ -166,6 +166,7 @@ DOORS = {
     "yaml": ("contrib/openapi/document/document", "schema/frontmatter"),
 }
 REVISION = re.compile(r"\b20\d\d-\d\d-\d\d\b")
+COMMIT_HOOKS = "models/commit_hooks.py"
 MAX_MODULES_IN_A_FOLDER = 15
 VAGUE = {"common", "helper", "helpers", "misc", "mixin", "mixins", "util", "utils"}
 MIN_MODULE_LINES, MAX_MODULE_LINES = 40, 500
@@ -288,6 +289,15 @@ def wrong_imports_in_functions(path: str, tree: ast.Module) -> Iterator[str]:
                     yield f"{node.lineno}: import of {name} inside {function.name}()"
 
 
+def wrong_commit_hooks(path: str, tree: ast.Module) -> Iterator[str]:
+    """Complain about hooks of transactions beside the one module that raises and logs their errors."""
+    if path == COMMIT_HOOKS:
+        return
+    for node in list_nodes(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("transaction.on_commit", "on_commit"):
+            yield f"{node.lineno}: {ast.unparse(node.func)}(); use call_on_commit of {COMMIT_HOOKS}"
+
+
 def wrong_dates(path: str, tree: ast.Module) -> Iterator[str]:
     """Complain about revision dates outside their room; docstrings may name them."""
     if path.startswith("protocol/revisions/"):
@@ -328,7 +338,7 @@ def complaints(path: str, source: str) -> list[str]:
     """Run every rule over one module."""
     tree = ast.parse(source)
     found = [*wrong_imports(path, tree), *wrong_imports_in_functions(path, tree), *wrong_dates(path, tree)]
-    found += [*wrong_sizes(path, tree, source), *wrong_names(path, tree)]
+    found += [*wrong_sizes(path, tree, source), *wrong_names(path, tree), *wrong_commit_hooks(path, tree)]
     return [f"{path}:{complaint}" for complaint in found]
 
 
@@ -363,6 +373,10 @@ def test_imports_follow_the_map() -> None:
 
 def test_functions_import_only_optional_packages() -> None:
     assert violations(wrong_imports_in_functions) == ""
+
+
+def test_hooks_of_transactions_raise_and_log_in_one_way() -> None:
+    assert violations(wrong_commit_hooks) == ""
 
 
 def test_revision_dates_stay_in_their_room() -> None:
@@ -552,6 +566,7 @@ BROKEN_RULES = (
     ("server/calls/call.py", f"def f(*, {', '.join(f'k{n}' for n in range(13))}): ...", "13 keywords"),
     ("server/utils.py", "", "has no subject"),
     ("server/calls/call.py", "class ToolMixin: ...", "is a mixin"),
+    ("auth/principal.py", "from django.db import transaction\ntransaction.on_commit(f, robust=True)", "call_on_commit"),
 )
 
 

@@ -2,10 +2,13 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from mcp_django.models import SpentState
+from mcp_django.runtime.events.event_log import EventLog
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.runtime.url_elicitation import PageVisit, SealedElicitationPages
@@ -61,6 +64,22 @@ def test_whoever_stops_waiting_leaves_nothing_behind() -> None:
         assert not feeds.get_follower()._topics
 
     serve(main, queue=8)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_return_that_cannot_be_published_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the page would be finished, and the call would wait until its time is over."""
+    pages, _ = worker(LeasingExecutor())
+    with monkeypatch.context() as patch:
+        patch.setattr(EventLog, "append", fail_to_append)
+        with pytest.raises(OperationalError):
+            pages.mark_finished(visit("a"))
+    assert not pages.is_finished("a")
+    assert pages.mark_finished(visit("a")) is True
+
+
+def fail_to_append(self: EventLog, drafts: Any) -> Any:
+    raise OperationalError("server closed the connection")
 
 
 @pytest.mark.django_db

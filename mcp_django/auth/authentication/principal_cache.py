@@ -14,7 +14,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from functools import partial
 from hashlib import blake2b, sha256
 from time import time
 from typing import Any, Final
@@ -22,11 +22,11 @@ from typing import Any, Final
 from django.contrib.auth import get_user_model
 from django.core.cache import caches
 from django.db import Error as DatabaseFailure
-from django.db import transaction
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.auth.principal import ALL_SCOPES, DjangoPrincipal
 from mcp_django.logs.records import RateLimitedLogger
+from mcp_django.models.commit_hooks import call_on_commit
 
 logger = logging.getLogger("mcp_django.auth")
 
@@ -134,9 +134,11 @@ def invalidate(predicate: PrincipalPredicate, *, using: str | None, user_pk: Any
             publish(name, using or "default")
         except Exception:
             logger.exception("Invalidation of principals could not be sent to other processes")
-    # Until the commit the old row can be read again. Manual transactions have no such hook.
-    with suppress(transaction.TransactionManagementError):
-        transaction.on_commit(lambda: invalidate_in_process(predicate), using=using, robust=True)
+    # Until the commit the old row can be read again.
+    discard = partial(invalidate_in_process, predicate)
+    call_on_commit(
+        discard, using=using or "default", logger=logger, failure="Failed to discard principals after a commit"
+    )
 
 
 def invalidate_in_process(predicate: PrincipalPredicate) -> None:

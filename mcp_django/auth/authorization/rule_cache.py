@@ -13,7 +13,6 @@ every request is refused.
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -25,6 +24,7 @@ from django.db import DatabaseError, connections, router, transaction
 from mcp_django.aio.clock import monotonic
 from mcp_django.auth.principal import Run, get_user_key, run_in_thread
 from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
+from mcp_django.models.commit_hooks import call_on_commit
 from mcp_django.models.rows import RULES_PK
 from mcp_django.models.rules import check_names
 from mcp_django.models.token import check_scopes
@@ -232,9 +232,7 @@ class RuleCache:
         Until then other connections read the old rows.
         """
         self.invalidate()
-        # Manual transactions have no such hook.
-        with suppress(transaction.TransactionManagementError):
-            transaction.on_commit(self.invalidate, using=using, robust=True)
+        call_on_commit(self.invalidate, using=using, logger=logger, failure="Failed to discard rules after a commit")
 
     def set_rules(self, rules: RuleSnapshot) -> None:
         """Use `rules` until `invalidate` is called.

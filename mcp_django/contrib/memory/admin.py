@@ -9,6 +9,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.auth import get_permission_codename, get_user_model
+from django.db import transaction
 from django.db.models import Count, F, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
@@ -157,9 +158,10 @@ class EntryAdmin(ReadOnlyAdmin):
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         rows = list(queryset.select_related("owner"))
-        super().delete_queryset(request, queryset)
-        for row in rows:
-            notify_owner(row.owner.key, [row.uri])
+        with transaction.atomic(using=queryset.db):
+            super().delete_queryset(request, queryset)
+            for row in rows:
+                notify_owner(row.owner.key, [row.uri])
 
 
 @admin.register(Conversation)

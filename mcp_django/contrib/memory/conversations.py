@@ -117,10 +117,7 @@ class ConversationStore(MemoryStore):
 
     def delete(self, id: str) -> bool:
         """Delete a conversation permanently; False if the owner has none with this id."""
-        gone = self.remove(Conversation, id)
-        if gone:
-            notify_owner(self.owner, [Conversation(name=id).uri])
-        return gone
+        return self.remove(Conversation, id)
 
     def suggest(self, value: str, limit: int = 100) -> list[str]:
         """Return ids that complete the beginning of an id or title, the latest first."""

@@ -101,10 +101,7 @@ class FactStore(MemoryStore):
 
     def delete(self, id: str) -> bool:
         """Delete a fact permanently; False if the owner has no fact with this id."""
-        gone = self.remove(Fact, id)
-        if gone:
-            notify_owner(self.owner, [Fact.uri])
-        return gone
+        return self.remove(Fact, id)
 
     def _filtered(self, category: str | None, tag: str | None) -> tuple[Any, tuple[str, str]]:
         rows = Fact.objects.for_owner(self.owner).defer("words")

@@ -59,8 +59,8 @@ class MemoryStore:
                 model.objects.filter(owner=owner).expired().delete()
             yield owner
 
-    def remove(self, model: type[Entry], name: str) -> bool:
-        """Delete the owner's row with this name permanently; False if none is visible."""
+    def remove(self, model: type[Conversation | Fact], name: str) -> bool:
+        """Delete the owner's row with this name permanently, and notify the owner; False if none is visible."""
         alias = router.db_for_write(Owner)
         if not is_valid_name(name):
             return False
@@ -69,7 +69,10 @@ class MemoryStore:
             if not self._lock(self._rows(alias)):
                 return False
             rows: Any = model._default_manager
-            return bool(rows.for_owner(self.owner).filter(name=name).delete()[0])
+            gone = bool(rows.for_owner(self.owner).filter(name=name).delete()[0])
+            if gone:
+                notify_owner(self.owner, [model(name=name).uri])
+            return gone
 
     def _rows(self, alias: str) -> models.QuerySet[Owner]:
         return Owner.objects.using(alias).filter(key_hash=Owner.hash_key(self.owner))

@@ -1,6 +1,5 @@
 """Changes of stored skills: the version of cached rows, and notifications to clients."""
 
-import logging
 from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
@@ -9,9 +8,7 @@ from django.db.models.signals import post_delete, post_save
 from mcp_django import conf
 from mcp_django.contrib.skills.models import StoredSkill, StoredSkillFile
 from mcp_django.models import StoredState
-from mcp_django.notifications.publish import notify_list_changed, notify_resource_updated
-
-logger = logging.getLogger("mcp_django.skills")
+from mcp_django.notifications.publish import log_failure, notify_list_changed, notify_resource_updated
 
 
 def connect() -> None:
@@ -39,14 +36,9 @@ def _on_file_changed(*, instance: StoredSkillFile, using: str, **_: Any) -> None
 
 
 def _notify(server: str, uri: str, using: str) -> None:
-    """Notify the clients of a server, or of all servers for "".
-
-    Errors are logged, so that the change itself never fails.
-    """
+    """Notify the clients of a server, or of all servers for ""."""
     if server and server not in conf.servers():
         return  # a server that is not in the settings has no clients
-    try:
+    with log_failure("skills"):
         notify_resource_updated(uri, server=server or None, using=using)
         notify_list_changed("resources", server=server or None, using=using)
-    except Exception:
-        logger.exception("Notifying clients of changed skills failed")

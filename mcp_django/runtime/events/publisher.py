@@ -9,15 +9,17 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from django.db import Error, connections, router, transaction
+from django.db import Error, connections, router
 from django.db.transaction import Atomic
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import run_in_background
 from mcp_django.models import StreamEvent
+from mcp_django.models.commit_hooks import CommitHook, call_on_commit
 from mcp_django.protocol.jsonrpc import dumps
 from mcp_django.runtime.events.channel_layer import ThreadedWakePublisher, WakePublisher
 from mcp_django.runtime.events.database_clock import DatabaseClock
@@ -41,6 +43,8 @@ If none has one, another batch is created.
 """
 IDEMPOTENT_KINDS = frozenset({"updated", "list_changed"})
 """Kinds of events that can be deduplicated."""
+LOST_AFTER_COMMIT = "Failed to publish after the commit of a transaction; its events are lost"
+DELAYED_AFTER_COMMIT = "Failed to hand events to their followers; these find them at their next poll"
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -62,8 +66,8 @@ class _TransactionBatch:
                 self._seen_keys.add(key)
             self._drafts.append(draft)
 
-    def on_commit(self) -> None:
-        """Publish the events after the commit."""
+    def publish_all(self) -> None:
+        """Publish the events, in the order of their addition."""
         self.publish(self._drafts)
 
 
@@ -145,14 +149,27 @@ class EventPublisher:
                 "Failed to notify another worker: %s", ", ".join({draft.kind for draft in drafts}), exc_info=True
             )
 
-    def publish_on_commit(self, *drafts: EventDraft, using: str | None = None) -> None:
+    def publish_on_commit(self, *drafts: EventDraft, using: str | None = None, robust: bool = False) -> None:
         """Publish events from sync code when the current transaction commits.
 
         Without a transaction they are published at once. All events of a transaction are appended together, and
         repeated changes are published once. `using` is the database alias of the transaction, by default that of the
-        log. Django logs errors; they are not raised to the caller.
+        log.
+
+        An error after a commit is logged, because the transaction cannot fail any more. With `robust`, an error without
+        a transaction is logged, too: for changes that are already saved.
+
+        Raises:
+            django.db.Error: without a transaction and `robust`, the events cannot be written.
         """
-        alias = router.db_for_write(StreamEvent) if using is None else using
+        try:
+            self._publish_on_commit(drafts, router.db_for_write(StreamEvent) if using is None else using)
+        except Exception:
+            if not robust:
+                raise
+            logger.exception("Failed to publish a change that is saved; its events are lost")
+
+    def _publish_on_commit(self, drafts: Sequence[EventDraft], alias: str) -> None:
         block = _committing_block(alias)
         batch = None if block is None else self._find_batch(alias, block)
         if batch is not None:
@@ -161,11 +178,19 @@ class EventPublisher:
 
         batch = _TransactionBatch(self._publish, block)
         batch.add(drafts)
-        try:
-            transaction.on_commit(batch.on_commit, using=alias, robust=True)
-        except transaction.TransactionManagementError:
+        if not call_on_commit(batch.publish_all, using=alias, logger=logger, failure=LOST_AFTER_COMMIT):
             # Autocommit is off, so a commit cannot be detected: followers find the events at their next poll.
             self._log.append(drafts)
+
+    def publish_in_transaction(self, *drafts: EventDraft) -> None:
+        """Publish events as a part of the current transaction: they are written if it commits, else it fails.
+
+        Other publishers wait for the end of the transaction. Without a transaction they are published at once.
+
+        Raises:
+            django.db.Error: the events cannot be written.
+        """
+        self._publish(drafts)
 
     def close_follower(self, loop: Loop, *, timeout: float = 1.0) -> None:
         """Stop the follower of a loop within `timeout` seconds. Call it on another thread."""
@@ -181,7 +206,7 @@ class EventPublisher:
         connection = connections[alias]
         savepoints = set(connection.savepoint_ids)
         for hook_savepoints, hook, *_ in reversed(connection.run_on_commit[-MAX_HOOKS_SEARCHED:]):
-            batch = getattr(hook, "__self__", None)
+            batch = getattr(hook.function, "__self__", None) if isinstance(hook, CommitHook) else None
             # Compare the block, because hooks of earlier blocks remain in a TestCase.
             if (
                 type(batch) is _TransactionBatch
@@ -196,8 +221,8 @@ class EventPublisher:
         events = self._log.append(drafts)
         alias = router.db_for_write(StreamEvent)
         if _committing_block(alias) is not None:
-            # a lambda instead of a partial: Django logs the name of the function
-            transaction.on_commit(lambda: self._notify_followers(events), using=alias, robust=True)
+            notify = partial(self._notify_followers, events)
+            call_on_commit(notify, using=alias, logger=logger, failure=DELAYED_AFTER_COMMIT)
         else:
             self._notify_followers(events)
             self._purge(len(events))

@@ -42,4 +42,5 @@ def publish_session_end(publisher: EventPublisher, row: SessionRow) -> None:
         EventDraft(session_topic(row.pk), ENDED, {"reason": reason}),
         EventDraft(SESSIONS_TOPIC, ENDED, {"session": row.pk, "reason": reason}),
         using=row._state.db,
+        robust=True,
     )
