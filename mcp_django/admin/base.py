@@ -135,8 +135,8 @@ class RowAction:
     question: Any
     is_available: Callable[[Any], bool]
     """Function that returns True if the action would change the row."""
-    run: Callable[[Any], str]
-    """Function that runs the action and returns a report for the user."""
+    run: Callable[[Any, Any], str]
+    """Function of the row and the operator that runs the action and returns a report for the operator."""
 
 
 class RowActionAdmin(BaseAdmin):
@@ -163,7 +163,11 @@ class RowActionAdmin(BaseAdmin):
         """Return the actions on a row."""
         return [
             RowAction(
-                self.action_name, self.action_label, self.action_question, self.is_action_available, self.run_action
+                self.action_name,
+                self.action_label,
+                self.action_question,
+                self.is_action_available,
+                lambda row, operator: self.run_action(row),
             )
         ]
 
@@ -205,7 +209,7 @@ class RowActionAdmin(BaseAdmin):
         page_url = self.get_url("change", row.pk)
 
         if request.method == "POST":
-            report = action.run(row)
+            report = action.run(row, request.user)
             self.log_change(request, row, report)
             self.message_user(request, report, messages.SUCCESS)
             return HttpResponseRedirect(page_url)

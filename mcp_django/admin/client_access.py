@@ -6,8 +6,7 @@ The authorization server is an optional app. Pages of other apps use it through 
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from mcp_django.auth.authorization.scopes import PERSONAL_CLIENT_PREFIX
-from mcp_django.auth.principal import PROJECT_ISSUER, split_key
+from mcp_django.auth.principal import PERSONAL_CLIENT_PREFIX, PROJECT_ISSUER, split_key
 
 
 class ClientAccess(NamedTuple):

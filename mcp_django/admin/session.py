@@ -20,7 +20,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from mcp_django.admin.base import RowActionAdmin, ServerFilter
-from mcp_django.auth.authorization.scopes import PERSONAL_CLIENT_PREFIX
+from mcp_django.auth.principal import PERSONAL_CLIENT_PREFIX
 from mcp_django.conf import get_settings
 from mcp_django.models import EndReason, PersonalAccessToken, ResourceSubscription, Session, StreamEvent
 from mcp_django.protocol.display_text import clean_line

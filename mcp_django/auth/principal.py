@@ -18,6 +18,11 @@ LOCAL: Final = "local"
 """Kind and key of the local principal."""
 PROJECT_ISSUER: Final = "django"
 """Issuer of this project's own credentials. Subjects are primary keys of users."""
+PERSONAL_CLIENT_PREFIX: Final = "token:"
+"""Prefix of the client identifiers of personal access tokens.
+
+Each token is a separate client.
+"""
 KEY_PART_COUNT: Final = 3
 """Number of parts of a key: issuer, subject and client."""
 PERMISSION_CACHE_SECONDS = 10.0
@@ -55,6 +60,8 @@ class DjangoPrincipal(ports.PrincipalType):
     """Kind of the credential: "local", "token", or a name chosen by the verifier."""
     token_id: Any = None
     """Identifier of the credential, for look-ups. Never the credential itself."""
+    grant_id: str | None = None
+    """Identifier of the grant behind the credential, which outlives single tokens; None without one."""
     audience: str | None = None
     """Server that the credential was issued for; None for every server."""
     claims: Mapping[str, Any] = field(default_factory=lambda: _NO_CLAIMS)

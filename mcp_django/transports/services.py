@@ -106,7 +106,7 @@ def build_services(server: Server) -> TransportServices:
 
     return TransportServices(
         pipeline=Pipeline(server),
-        authenticator=_get_authenticator(server.alias),
+        authenticator=get_authenticator(server.alias),
         security=TransportSecurity(
             hosts=conf.allowed_hosts(),
             trusted_origins=[*conf.csrf_trusted_origins(), *settings.allowed_origins],
@@ -128,6 +128,9 @@ def build_services(server: Server) -> TransportServices:
 
 
 @shared()
-def _get_authenticator(alias: str) -> Authenticator:
-    # Servers built by hand share the authenticator of their alias, and thereby its cache of principals.
+def get_authenticator(alias: str) -> Authenticator:
+    """Return the authenticator of a server alias.
+
+    Servers built by hand share it, and thereby its cache of principals.
+    """
     return create_authenticator(alias)

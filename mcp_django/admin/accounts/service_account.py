@@ -198,21 +198,21 @@ class ServiceAccountAdmin(RowActionAdmin):
                 _("Disable"),
                 _("All tokens of the account are refused until it is enabled again. Its open streams end."),
                 lambda account: can_disable and account.user.is_active,
-                lambda account: self._set_active(account, False),
+                lambda account, operator: self._set_active(account, False),
             ),
             RowAction(
                 ENABLE,
                 _("Enable"),
                 _("The tokens of the account that are neither expired nor revoked are accepted again."),
                 lambda account: can_disable and not account.user.is_active,
-                lambda account: self._set_active(account, True),
+                lambda account, operator: self._set_active(account, True),
             ),
             RowAction(
                 REVOKE,
                 _("Revoke all tokens"),
                 _("Programs that use the tokens lose access. This cannot be undone."),
                 lambda account: PersonalAccessToken.objects.filter(user=account.user_id, revoked_at=None).exists(),
-                _revoke_all,
+                lambda account, operator: _revoke_all(account),
             ),
         ]
 

@@ -10,6 +10,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from hashlib import blake2b
 from time import time
 from typing import Any, Final
@@ -19,6 +20,7 @@ from mcp_django.auth.authentication.challenges import build_forbidden, build_ins
 from mcp_django.auth.authentication.local import LocalAuthenticator, is_local
 from mcp_django.auth.authentication.principal_cache import PrincipalCache, SharedPrincipalCache, get_generation
 from mcp_django.auth.authentication.session import SessionAuthenticator
+from mcp_django.auth.authentication.stored_credentials import reload_principal
 from mcp_django.auth.authentication.tickets import SocketTickets
 from mcp_django.auth.authentication.verifiers import (
     INVALID_MESSAGE,
@@ -29,11 +31,12 @@ from mcp_django.auth.authentication.verifiers import (
     hold_lease,
 )
 from mcp_django.auth.authorization.scopes import PrincipalRefused, ScopeFilter
-from mcp_django.auth.principal import DjangoPrincipal
+from mcp_django.auth.principal import ALL_SCOPES, DjangoPrincipal, Run
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.auth.throttling import check_failure_rate, count_failure
 from mcp_django.protocol.errors import TransportRefusal
+from mcp_django.protocol.headers import Headers
 from mcp_django.server.callables import accepts_keyword
 from mcp_django.server.ports import Executor, Overloaded
 
@@ -224,6 +227,34 @@ class Authenticator:
                 principal = await self._verify(token, resource, request)
                 await self._executor.run(shared_cache.add, digest, principal, started_at)
         return principal
+
+    async def reload(self, principal: DjangoPrincipal, run: Run) -> DjangoPrincipal:
+        """Return the principal of stored work with the rights that its credential has now, without its token.
+
+        It never has more scopes than before. `run` calls a blocking function. An authorizer, and scopes of every
+        request, that depend on the request do not apply again.
+
+        Raises:
+            AuthError: the credential was revoked, or lacks a scope that every request requires.
+            TransportRefusal: the project or a grant refuses the caller.
+            Overloaded: the rules cannot be read.
+        """
+        if principal.is_local:
+            return principal
+        current: DjangoPrincipal | None = await run(reload_principal, (*self._verifiers, self._sessions), principal)
+        if current is None:
+            return principal
+        if self._scope_filter is not None:
+            if self.varies_by_request or self._scope_filter.takes_request:
+                current = self._scope_filter.add_implied_scopes(current)
+            else:
+                request = AuthRequest(Headers())
+                current = await self._filter(current, self._get_resource(request), request)
+        if principal.scopes is ALL_SCOPES:
+            return replace(principal, scopes=current.scopes)
+        return replace(
+            principal, scopes=principal.scopes if current.scopes is ALL_SCOPES else principal.scopes & current.scopes
+        )
 
     def issue_ticket(self, request: AuthRequest) -> str:
         """Issue a ticket for the principal of this request. Raises TransportRefusal."""

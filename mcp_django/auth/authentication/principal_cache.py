@@ -48,7 +48,7 @@ _generation = 0
 CLOCK_SKEW_SECONDS: Final = 2.0
 """Maximum difference between the clocks of two machines, in seconds."""
 ALL_USERS: Final = "*"
-PLAIN_FIELDS: Final = ("issuer", "subject", "client_id", "expires_at", "kind", "token_id", "audience")
+PLAIN_FIELDS: Final = ("issuer", "subject", "client_id", "expires_at", "kind", "token_id", "grant_id", "audience")
 
 
 class PrincipalCache:

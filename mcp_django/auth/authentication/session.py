@@ -6,6 +6,10 @@ header, if present, must name this site. Such pages have a fixed set of scopes.
 """
 
 import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+from itertools import chain
 from typing import Any, Final
 
 from django.contrib.auth import get_user, get_user_model
@@ -69,7 +73,20 @@ class SessionAuthenticator:
             user=user,
             scopes=self._scopes,
             kind=SESSION_KIND,
+            grant_id=next(_iter_login_digests(user), None),
         )
+
+    def reload(self, principal: DjangoPrincipal) -> DjangoPrincipal | None:
+        """Return the principal as now. A change of the password ends it, as it ends all sessions of the user.
+
+        The session itself is not looked at: its key is not stored, and changes with each login.
+        """
+        if principal.kind != SESSION_KIND:
+            return None
+        user = principal.user
+        if principal.grant_id not in (None, *_iter_login_digests(user)):
+            raise AuthError("invalid_token", "The sessions of this user have ended")
+        return replace(principal, scopes=self._scopes)
 
     def _load_user(self, request: AuthRequest) -> tuple[Any, str | None]:
         """Return the user, and the reason to refuse the request or None."""
@@ -79,6 +96,18 @@ class SessionAuthenticator:
         if not user.is_authenticated or not user.is_active:
             return None, None
         return user, _find_refusal_reason(http_request)
+
+
+def _iter_login_digests(user: Any) -> Iterator[str]:
+    """Yield digests of the hash that ends sessions after a change of the password.
+
+    That of the current SECRET_KEY comes first. The user model may have none.
+    """
+    get_hash = getattr(user, "get_session_auth_hash", None)
+    if get_hash is None:
+        return
+    for text in chain([get_hash()], user.get_session_auth_fallback_hash()):
+        yield sha256(text.encode()).hexdigest()
 
 
 def _find_refusal_reason(http_request: HttpRequest) -> str | None:

@@ -16,7 +16,7 @@ from django.db import Error as DatabaseFailure
 from django.db.models import Q
 from django.utils import timezone
 
-from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
+from mcp_django.auth.principal import PERSONAL_CLIENT_PREFIX, PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import PersonalAccessToken
 from mcp_django.server.callables import is_async
@@ -160,6 +160,19 @@ class PersonalTokenVerifier:
             raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
         return build_token_principal(row)
 
+    def reload(self, principal: DjangoPrincipal) -> DjangoPrincipal | None:
+        """Return the principal of the token as stored now. Its own expiry ends it, as it is not refreshed."""
+        number = principal.client_id.removeprefix(PERSONAL_CLIENT_PREFIX)
+        if principal.issuer != PROJECT_ISSUER or number == principal.client_id or not number.isdecimal():
+            return None
+        row = PersonalAccessToken.objects.select_related("user").filter(pk=int(number)).first()
+        if row is None or not row.is_usable or not row.user.is_active or str(row.user.pk) != principal.subject:
+            raise AuthError("invalid_token", INVALID_MESSAGE)
+        current = build_token_principal(row)
+        if current.audience != principal.audience and current.audience is not None:
+            raise AuthError("invalid_token", INVALID_MESSAGE)
+        return current
+
     async def _find(self, token: str) -> PersonalAccessToken | None:
         rows = PersonalAccessToken.objects.select_related("user")
         return await rows.filter(token_hash=PersonalAccessToken.hash(token)).afirst()
@@ -187,7 +200,7 @@ def build_token_principal(row: PersonalAccessToken) -> DjangoPrincipal:
         issuer=PROJECT_ISSUER,
         subject=str(user.pk),
         # Each token is a separate client: its sessions are not available to the bearer of another token.
-        client_id=f"token:{row.pk}",
+        client_id=f"{PERSONAL_CLIENT_PREFIX}{row.pk}",
         user=user,
         scopes=frozenset(row.scopes),
         expires_at=None if row.expires_at is None else row.expires_at.timestamp(),

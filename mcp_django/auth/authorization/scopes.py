@@ -12,12 +12,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from mcp_django import conf
 from mcp_django.auth.authorization.rule_cache import RULE_CACHE, Grants, RuleCache
 from mcp_django.auth.principal import (
     ALL_SCOPES,
+    PERSONAL_CLIENT_PREFIX,
     PROJECT_ISSUER,
     DjangoPrincipal,
     Run,
@@ -36,11 +37,6 @@ Return the principal, optionally with fewer scopes, or None to refuse it.
 """
 FilterScopes = Callable[..., Awaitable[DjangoPrincipal]]
 """Type of `ScopeFilter.filter_scopes`, for dependency injection."""
-PERSONAL_CLIENT_PREFIX: Final = "token:"
-"""Prefix of the client identifiers of personal access tokens.
-
-Each token is a separate client.
-"""
 
 
 class PrincipalRefused(Exception):
@@ -138,10 +134,7 @@ class ScopeFilter:
         """
         if principal.is_local:
             return principal
-        expanded = self._hierarchy.expand(principal.scopes)
-        if expanded is not principal.scopes:
-            principal = replace(principal, scopes=expanded)
-
+        principal = self.add_implied_scopes(principal)
         if self._authorize is not None:
             options = {"resource": resource, **({"request": request} if self.takes_request else {})}
             principal = await self._call_authorizer(self._authorize, principal, options)
@@ -161,6 +154,11 @@ class ScopeFilter:
             scope for scope in principal.scopes if scope not in grants or _can_hold(principal, scope, grants, groups)
         )
         return principal if remaining == principal.scopes else replace(principal, scopes=remaining)
+
+    def add_implied_scopes(self, principal: DjangoPrincipal) -> DjangoPrincipal:
+        """Return the principal with the scopes that its scopes include (`SCOPE_IMPLIES`)."""
+        expanded = self._hierarchy.expand(principal.scopes)
+        return principal if expanded is principal.scopes else replace(principal, scopes=expanded)
 
     async def _call_authorizer(
         self, authorize: Authorize, principal: DjangoPrincipal, options: Mapping[str, Any]
@@ -196,7 +194,7 @@ def _is_subset(returned: DjangoPrincipal, original: DjangoPrincipal) -> bool:
         and getattr(returned.user, "pk", None) == getattr(original.user, "pk", None)
         and (returned.user is None) == (original.user is None)
         and returned.audience == original.audience
-        and returned.token_id == original.token_id
+        and (returned.token_id, returned.grant_id) == (original.token_id, original.grant_id)
         and (
             original.scopes is ALL_SCOPES or (returned.scopes is not ALL_SCOPES and returned.scopes <= original.scopes)
         )

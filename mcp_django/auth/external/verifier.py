@@ -31,6 +31,7 @@ from mcp_django.auth.external.strict_json import MalformedInput
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.conf.issuers import OWN_TOKEN_PREFIX, IssuerSettings
+from mcp_django.models import ExternalIdentity
 
 logger = logging.getLogger("mcp_django.auth")
 
@@ -102,6 +103,22 @@ class ExternalVerifier:
         if user is not None and not user.is_active:
             raise AuthError("invalid_token", INVALID_MESSAGE)
         return _build_principal(token_claims, user, resource, issuer.leeway)
+
+    def reload(self, principal: DjangoPrincipal) -> DjangoPrincipal | None:
+        """Return the principal if its issuer is configured, and its subject is linked to the same account.
+
+        A revocation at the issuer is not seen, because nothing can be asked without the token.
+        """
+        if principal.kind != EXTERNAL_KIND:
+            return None
+        state = self._issuers.get(principal.issuer)
+        names = {"issuer": principal.issuer, "subject": principal.subject}
+        linked = ExternalIdentity.objects.filter(**names).values_list("user", flat=True).first()
+        if state is None or linked != getattr(principal.user, "pk", None):
+            raise AuthError("invalid_token", INVALID_MESSAGE)
+        if linked is None and state.issuer.require_user:
+            raise AuthError("invalid_token", INVALID_MESSAGE)
+        return principal
 
     def _find_issuer(self, token: str) -> "tuple[_IssuerState, ParsedToken | None] | None":
         """Return the issuer of a token, and its parsed form for a JWT, or None."""

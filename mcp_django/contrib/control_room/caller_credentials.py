@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from django.utils.http import urlencode
 
 from mcp_django.admin.client_access import ClientAccess, find_accesses
-from mcp_django.auth.authorization.scopes import PERSONAL_CLIENT_PREFIX
-from mcp_django.auth.principal import split_key
+from mcp_django.auth.principal import PERSONAL_CLIENT_PREFIX, split_key
 from mcp_django.models import PersonalAccessToken
 
 REVOKE_PERMISSION = "mcp_control_room.revoke_access"

@@ -11,9 +11,9 @@ from django.db.models.signals import post_delete, post_save
 from mcp_django.auth.authentication import principal_cache
 from mcp_django.contrib.oauth.flows import revocation
 from mcp_django.contrib.oauth.models import ClientProfile, Consent
+from mcp_django.contrib.oauth.tokens.access_tokens import OAUTH_KIND
 from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_application_model
 
-PRINCIPAL_KIND = "oauth"
 _UID_PREFIX = "mcp_django.contrib.oauth"
 
 
@@ -33,7 +33,7 @@ def _on_token(*, instance: Any, using: str, created: bool = False, **_: Any) -> 
     if not created:
         pk = instance.pk  # a deleted instance has no primary key after the commit
         principal_cache.invalidate(
-            lambda principal: principal.kind == PRINCIPAL_KIND and principal.token_id == pk,
+            lambda principal: principal.kind == OAUTH_KIND and principal.token_id == pk,
             using=using,
             user_pk=instance.user_id,
         )
@@ -44,7 +44,7 @@ def _on_client(*, instance: Any, using: str, created: bool = False, **_: Any) ->
     if not created:
         client_id = (instance.application if isinstance(instance, ClientProfile) else instance).client_id
         principal_cache.invalidate(
-            lambda principal: principal.kind == PRINCIPAL_KIND and principal.client_id == client_id, using=using
+            lambda principal: principal.kind == OAUTH_KIND and principal.client_id == client_id, using=using
         )
 
 

@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.admin.base import BaseAdmin, RowAction, RowActionAdmin, ServerFilter
 from mcp_django.contrib.tasks.backend import get_backend
-from mcp_django.contrib.tasks.creation.task_rows import build_repetition, start_task_of_call
+from mcp_django.contrib.tasks.creation.task_rows import build_repetition, may_repeat, start_task_of_call
 from mcp_django.contrib.tasks.models import Task, TaskAttempt, TaskWorker
 from mcp_django.contrib.tasks.publishing import publish_change
 from mcp_django.contrib.tasks.rows import store
@@ -26,6 +26,9 @@ from mcp_django.contrib.tasks.rows.leases import is_worker_alive
 from mcp_django.contrib.tasks.upkeep import stop_cancelled_task
 from mcp_django.extensions import Overloaded
 from mcp_django.types import clean_line
+
+REPEAT = "repeat"
+"""Name of the action that runs a task again."""
 
 
 class TaskAttemptInline(admin.TabularInline):  # type: ignore[type-arg]  # not generic at run time
@@ -105,13 +108,18 @@ class TaskAdmin(RowActionAdmin):
 
     def get_row_actions(self) -> list[RowAction]:
         question = _("The tool runs again as a new task, with the same arguments and for the same caller.")
-        repetition = RowAction("repeat", _("Run again"), question, lambda task: task.is_terminal, self._repeat)
+        repetition = RowAction(REPEAT, _("Run again"), question, lambda task: task.is_terminal, self._repeat)
         return [*super().get_row_actions(), repetition]
 
-    def _repeat(self, row: Task) -> str:
+    def has_action_permission(self, request: HttpRequest, row: Any, action: RowAction) -> bool:
+        if not super().has_action_permission(request, row, action):
+            return False
+        return action.name != REPEAT or may_repeat(row, request.user)
+
+    def _repeat(self, row: Task, operator: Any) -> str:
         if not row.is_terminal:
             return str(_("The task has not ended yet."))
-        repetition = build_repetition(row)
+        repetition = build_repetition(row, operator)
         try:
             async_to_sync(start_task_of_call)(get_backend(), repetition)
         except Overloaded as problem:

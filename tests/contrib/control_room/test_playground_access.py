@@ -10,6 +10,8 @@ from django.contrib.sessions.models import Session
 from django.test import Client, RequestFactory
 
 from mcp_django import Server
+from mcp_django.auth.authentication.verifiers import AuthError
+from mcp_django.auth.principal import ALL_SCOPES, run_in_thread
 from mcp_django.contrib.control_room.playground.primitives import KINDS, ListedPrimitive
 from mcp_django.contrib.control_room.playground.principals import build_principal
 from mcp_django.contrib.control_room.playground.runs.operations import RunTarget
@@ -17,6 +19,7 @@ from mcp_django.contrib.control_room.playground.runs.operator_access import Oper
 from mcp_django.contrib.control_room.playground.runs.streams import MEDIA_TYPE
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS
 from mcp_django.transports.credential_monitor import check_all_loops
+from mcp_django.wiring import create_authenticator
 from tests.contrib.control_room.test_playground import ALIAS, READS, build_url, change, log_in
 from tests.contrib.control_room.test_playground_streams import LiveRun, Waiting, server, to_async, waiting
 from tests.support.waiting import eventually, wait_until
@@ -111,3 +114,14 @@ def test_a_run_without_a_script_ends_with_the_access_of_its_operator(operator: C
         return "never"
 
     assert operator.post(build_url("revoke"), {"act": "send"}).status_code == 403
+
+
+def test_a_task_needs_the_access_of_its_operator(operator: Client) -> None:
+    ada, staff = (User.objects.get(username=name) for name in ("ada", "staff"))
+    reload = async_to_sync(create_authenticator(ALIAS).reload)
+    for user in (ada, staff):
+        principal = build_principal(user, staff)
+        assert reload(principal, run_in_thread).scopes is ALL_SCOPES
+    set_permission("use_playground_as", has_it=False)
+    with pytest.raises(AuthError):
+        reload(build_principal(User.objects.get(username="ada"), User.objects.get(username="staff")), run_in_thread)

@@ -1,5 +1,6 @@
 """Pages of tasks and workers in the admin."""
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from mcp_django.contrib.tasks.models import Task, TaskAttempt, TaskStatus, TaskW
 from tests.contrib.tasks.conftest import Gate
 
 pytestmark = pytest.mark.django_db
+CONTEXT = json.dumps({"principal": {"kind": "token"}, "rounds": {}})
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def client() -> None:
 
 
 def make_task(**values: Any) -> Task:
-    call = {"tool": "survey", "server": "long_jobs", "arguments": '{"secret": "swordfish"}', "context": "{}"}
+    call = {"tool": "survey", "server": "long_jobs", "arguments": '{"secret": "swordfish"}', "context": CONTEXT}
     row = {"ttl_ms": 1000, "poll_ms": 1000, "queue": "default", "expires": timezone.now()}
     return Task.objects.create(**{**call, **row, **values})
 

@@ -7,6 +7,7 @@ from django.core.exceptions import PermissionDenied
 from django.utils.translation import gettext as _
 
 from mcp_django import conf
+from mcp_django.auth.authentication.verifiers import AuthError
 from mcp_django.auth.authorization.user_rights import has_no_more_rights
 from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.contrib.control_room.options import get_playground_settings
@@ -41,6 +42,24 @@ def find_acting_user(operator: Any, username: str) -> Any:
     if user is None or not user.is_active or not has_no_more_rights(user, operator):
         raise PermissionDenied(_("You may not act as %(user)s.") % {"user": username})
     return user
+
+
+class PlaygroundAccess:
+    """Access of operators to the playground, as the credential of tasks that they started there."""
+
+    def reload(self, principal: DjangoPrincipal) -> DjangoPrincipal | None:
+        """Return the principal if its operator could start the call now. Raises AuthError."""
+        if principal.kind != KIND:
+            return None
+        operator = principal.user if principal.actor is None else principal.actor
+        try:
+            allowed = may_use_playground(operator)
+            allowed = allowed and find_acting_user(operator, principal.user.get_username()) is not None
+        except PermissionDenied:
+            allowed = False
+        if not allowed:
+            raise AuthError("invalid_token", "The operator has no access to the playground any more")
+        return principal
 
 
 def build_principal(user: Any, actor: Any) -> DjangoPrincipal:

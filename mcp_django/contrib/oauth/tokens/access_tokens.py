@@ -1,7 +1,8 @@
 """Access tokens: lookup, validation, and the verifier "oauth" of `MCP["AUTH"]`."""
 
 import logging
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from django.db import Error as DatabaseFailure
 from django.db.models import QuerySet
@@ -10,6 +11,7 @@ from django.utils import timezone
 from mcp_django.auth.authentication.verifiers import INVALID_MESSAGE, UNAVAILABLE_MESSAGE, AuthError, Verifier
 from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
+from mcp_django.contrib.oauth.tokens.granted_scopes import find_granted_scopes
 from mcp_django.contrib.oauth.tokens.resource_indicators import filter_allowed
 from mcp_django.contrib.oauth.tokens.token_format import digest, is_access_token
 from mcp_django.contrib.oauth.toolkit_compat import (
@@ -20,6 +22,8 @@ from mcp_django.contrib.oauth.toolkit_compat import (
 )
 
 logger = logging.getLogger("mcp_django.oauth")
+OAUTH_KIND: Final = "oauth"
+"""`Principal.kind` of callers with such a token."""
 
 
 def find_rows(token: str) -> "QuerySet[Any]":
@@ -28,7 +32,7 @@ def find_rows(token: str) -> "QuerySet[Any]":
     It is one query by a unique index.
     """
     queryset = get_primary_queryset(get_access_token_model()).filter(token_checksum=digest(token))
-    return queryset.select_related("user", "application", "application__mcp_profile")
+    return queryset.select_related("user", "application", "application__mcp_profile", "refresh_token")
 
 
 def is_usable(row: Any) -> bool:
@@ -89,10 +93,26 @@ class AccessTokenVerifier:
             user=row.user,
             scopes=frozenset(get_scopes(row)),
             expires_at=row.expires.timestamp(),
-            kind="oauth",
+            kind=OAUTH_KIND,
             token_id=row.pk,
+            grant_id=_get_family(row),
             audience=resource.uri,
         )
+
+    def reload(self, principal: DjangoPrincipal) -> DjangoPrincipal | None:
+        """Return the principal with the scopes of its grant now. The access token itself may have expired."""
+        if principal.kind != OAUTH_KIND or principal.issuer != PROJECT_ISSUER:
+            return None
+        scopes = find_granted_scopes(principal)
+        if scopes is None:
+            raise AuthError("invalid_token", INVALID_MESSAGE)
+        return replace(principal, scopes=scopes)
+
+
+def _get_family(row: Any) -> str | None:
+    """Return the family of the refresh token that was issued with an access token."""
+    refresh = getattr(row, "refresh_token", None)
+    return None if refresh is None or refresh.token_family is None else str(refresh.token_family)
 
 
 def verifier() -> Verifier:

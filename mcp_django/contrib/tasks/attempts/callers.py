@@ -1,29 +1,46 @@
 """Callers of tasks: the owner of a row, and the facts of a call that an attempt needs.
 
 An attempt gets the caller's identity and scopes, the acting user, the language, the time zone, the values of the URL
-and the trace. It gets nothing else of the request. Users are loaded again, and permissions are decided again.
+and the trace. It gets nothing else of the request. Users are loaded again, the credential is looked at again without
+its token, and permissions are decided again.
 """
 
 import hashlib
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from django.contrib.auth import get_user_model
 from django.utils import timezone, translation
 
-from mcp_django.auth.principal import LOCAL, DjangoPrincipal, local_principal
+from mcp_django.auth.authentication.verifiers import AuthError
+from mcp_django.auth.authorization.user_rights import has_no_more_rights
+from mcp_django.auth.principal import ALL_SCOPES, LOCAL, DjangoPrincipal, local_principal
 from mcp_django.contrib.tasks.models import OWNER_CHARACTERS, Task
+from mcp_django.contrib.tasks.rows import store
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.meta import PROGRESS_TOKEN, TRACEPARENT, TRACESTATE
 from mcp_django.protocol.revisions import Era
 from mcp_django.protocol.trace_context import find_carrier
 from mcp_django.runtime.calls.tracing import get_span_parent
 from mcp_django.server.calls.call import Call
-from mcp_django.server.ports import Principal
+from mcp_django.server.ports import Overloaded, Principal
+from mcp_django.transports.services import get_authenticator
+
+REPEATED_KEY: Final = "repeated"
+"""Member of the context of a task that an operator has run again. The operator is its acting user."""
+IDENTITY_FIELDS: Final = ("issuer", "subject", "client_id", "kind", "audience", "grant_id", "expires_at")
+"""Fields of a principal that identify it and its credential, and are stored as they are."""
+GONE_MESSAGE: Final = "The user of this task is not active any more"
+REVOKED_MESSAGE: Final = "The access with which this task was created has ended; call the tool again with a valid one"
+RIGHTS_MESSAGE: Final = "The user who ran this task again has fewer rights than its caller now"
 
 
 class CallerGone(Exception):
-    """The user of a task, or the acting user, does not exist any more or is inactive."""
+    """The caller of a task may not call any more.
+
+    A user is gone or inactive, the credential was revoked, or an operator lacks rights of the caller.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +91,9 @@ def _describe_principal(principal: Principal) -> dict[str, Any]:
     if not isinstance(principal, DjangoPrincipal):
         raise TypeError(f"Tasks need the principals of mcp_django, not {type(principal).__name__}")
     return {
-        "issuer": principal.issuer,
-        "subject": principal.subject,
-        "client_id": principal.client_id,
-        "kind": principal.kind,
-        "scopes": sorted(principal.scopes),
-        "audience": principal.audience,
+        **{name: getattr(principal, name) for name in IDENTITY_FIELDS},
+        "token_id": None if principal.token_id is None else _to_json(principal.token_id),
+        "scopes": None if principal.scopes is ALL_SCOPES else sorted(principal.scopes),
     }
 
 
@@ -97,21 +111,58 @@ def _get_pk(user: Any) -> Any:
     return user.pk if isinstance(user, get_user_model()) else None
 
 
-def has_users(task: Task) -> bool:
-    """Return True if `load_principal` reads users from the database."""
-    return task.user_id is not None or task.get_context().get("actor") is not None
+async def load_principal(task: Task) -> DjangoPrincipal:
+    """Return the caller of a task, with its users and the scopes of its credential as they are now.
 
-
-def load_principal(task: Task) -> DjangoPrincipal:
-    """Return the caller of a task, with its user and the acting user as stored now. Blocking.
-
-    Raises CallerGone if one of them was deleted or deactivated.
+    Raises:
+        CallerGone: a user was deleted or deactivated, the credential was revoked, or an operator may not act for it.
+        Overloaded: the credential cannot be looked at now.
     """
     context = task.get_context()
+    if task.user_id is None and context.get("actor") is None:
+        principal = _build_principal(task, context)  # nothing to read, and no thread to wait for
+    else:
+        principal = await store.run_on_rows(_build_principal, task, context)
+    try:
+        return await get_authenticator(task.server).reload(principal, store.run_on_rows)
+    except AuthError as problem:
+        if problem.kind == "unavailable":
+            raise Overloaded(problem.description, retry_after=problem.retry_after) from None
+        raise CallerGone(REVOKED_MESSAGE) from None
+    except TransportRefusal as refusal:
+        if refusal.status >= 500:
+            raise Overloaded(REVOKED_MESSAGE) from None
+        raise CallerGone(REVOKED_MESSAGE) from None
+
+
+def _build_principal(task: Task, context: dict[str, Any]) -> DjangoPrincipal:
     stored, user, actor = context["principal"], _load_user(task.user_id), _load_user(context.get("actor"))
+    if context.get(REPEATED_KEY) and not may_act_for(actor, user, stored["kind"]):
+        raise CallerGone(RIGHTS_MESSAGE)
     if stored["kind"] == LOCAL:
-        return local_principal(user)
-    return DjangoPrincipal(**{**stored, "scopes": frozenset(stored["scopes"])}, user=user, actor=actor)
+        return replace(local_principal(user), actor=actor)
+    scopes = ALL_SCOPES if stored["scopes"] is None else frozenset(stored["scopes"])
+    return DjangoPrincipal(**{**stored, "scopes": scopes}, user=user, actor=actor)
+
+
+def may_act_for(operator: Any, user: Any, kind: str) -> bool:
+    """Return True if a caller of this kind has no more rights than an operator. Queries the database.
+
+    A caller without a user, and a local one, which may do everything, can be compared with superusers only.
+    """
+    if operator is None:
+        return False
+    if user is None or kind == LOCAL:
+        return bool(operator.is_active and getattr(operator, "is_superuser", False))
+    return user.pk == operator.pk or has_no_more_rights(user, operator)
+
+
+def repeat_context(context: dict[str, Any], operator: Any) -> dict[str, Any]:
+    """Return the context of a task that an operator runs again, who becomes its acting user.
+
+    The client's answers and steps are left out, and so is its progress token, which ended with its request.
+    """
+    return {**context, "rounds": {}, "progress_token": None, "actor": _describe_actor(operator), REPEATED_KEY: True}
 
 
 def _load_user(pk: Any) -> Any:
@@ -119,5 +170,5 @@ def _load_user(pk: Any) -> Any:
         return None
     user = get_user_model()._default_manager.filter(pk=pk).first()
     if user is None or not getattr(user, "is_active", True):
-        raise CallerGone("The user of this task is not active any more")
+        raise CallerGone(GONE_MESSAGE)
     return user

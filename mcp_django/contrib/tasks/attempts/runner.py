@@ -14,7 +14,7 @@ from mcp_django import wiring
 from mcp_django.aio.tasks import start_task
 from mcp_django.contrib.tasks.attempts import executions
 from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
-from mcp_django.contrib.tasks.attempts.callers import CallerGone, has_users, load_principal
+from mcp_django.contrib.tasks.attempts.callers import CallerGone, load_principal
 from mcp_django.contrib.tasks.attempts.ends import repeat_write, store_end
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
 from mcp_django.contrib.tasks.options import get_settings
@@ -47,8 +47,7 @@ async def run_attempt(id: str, *, worker: str | None = None) -> bool:
 async def run_claimed_task(task: Task) -> None:
     """Run the tool of a task whose row was claimed (`leases.claim_task`, `leases.claim_next_tasks`)."""
     try:
-        # Without a user there is nothing to read, and no thread to wait for.
-        principal = await store.run_on_rows(load_principal, task) if has_users(task) else load_principal(task)
+        principal = await load_principal(task)
         attempt = Attempt(task, wiring.get_server(task.server), principal)
     except CallerGone as problem:
         await _fail(task, InvalidParams.code, str(problem))

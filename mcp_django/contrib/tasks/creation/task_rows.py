@@ -7,7 +7,7 @@ from typing import Any
 from django.utils import timezone
 
 from mcp_django.contrib.tasks.attempts.attempt import describe_task_call
-from mcp_django.contrib.tasks.attempts.callers import get_owner, get_user_pk
+from mcp_django.contrib.tasks.attempts.callers import get_owner, get_user_pk, may_act_for, repeat_context
 from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.models import Task, TaskOrigin
 from mcp_django.contrib.tasks.options import get_settings
@@ -61,11 +61,20 @@ def build_task_row(
     )
 
 
-def build_repetition(task: Task) -> Task:
-    """Build an unsaved task with the call of another one, for the same caller."""
+def build_repetition(task: Task, operator: Any) -> Task:
+    """Build an unsaved task with the call of another one, for the same caller, whom an operator acts for.
+
+    The client's earlier answers are left out, because an agreement is good for one run.
+    """
     now = timezone.now()
     copied = {field: getattr(task, field) for field in REPEATED_FIELDS}
+    copied["context"] = jsonrpc.dumps(repeat_context(task.get_context(), operator)).decode()
     return Task(**copied, created=now, updated=now, expires=now + timedelta(milliseconds=task.ttl_ms))
+
+
+def may_repeat(task: Task, operator: Any) -> bool:
+    """Return True if the caller of a task has no more rights than an operator. Queries the database."""
+    return may_act_for(operator, task.user, task.get_context()["principal"]["kind"])
 
 
 def get_task_options(tool: Tool) -> TaskOptions:
