@@ -22,7 +22,7 @@ CORE = tests/protocol tests/schema tests/server tests/repository/test_architectu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo quick test test-all packages real-projects lint types format messages docs docs-build serve-fixtures serve-bench bench conformance clients dist pictures clean reference
+.PHONY: help environment demo quick test test-all packages real-projects lint types format messages random-tasks docs docs-build serve-fixtures serve-bench bench conformance clients dist pictures clean reference
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -85,6 +85,9 @@ serve-bench: environment ## serve the benchmark's tools on http://127.0.0.1:$POR
 
 bench: environment ## measure this server and its peers side by side
 	@exec $(python) -m benchmarks $(ARGS)
+
+random-tasks: environment ## run tasks at random while workers are killed, paused and cut off; ARGS="--seed 7 --tasks 500 --seconds 300"
+	@exec $(python) -m tests.load.random_tasks $(ARGS)
 
 conformance: environment ## run the official conformance suite (fetches it, and Node 22 if needed, from npm)
 	@exec $(python) -m tests.conformance $(ARGS)

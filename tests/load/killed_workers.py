@@ -5,9 +5,7 @@ other time as soon as it runs a task. In the middle PostgreSQL and Redis, both o
 """
 
 import argparse
-import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from tests.load.processes import GroupProcess
 from tests.servers.databases import ROOT, environment, migrate
 from tests.support.own_postgres import OwnPostgres, own_postgres
 from tests.support.redis import own_redis
@@ -38,51 +37,28 @@ Killed = tuple[float, frozenset[int]]
 
 
 class WorkerSet:
-    """Running workers, each in a process group of its own. A killed one is replaced by its like."""
+    """Running workers. A killed one is replaced by its like."""
 
     def __init__(self, environ: dict[str, str], log: Path) -> None:
         self._environ = environ
         self._log = log
-        self.running: list[tuple[list[str], subprocess.Popen[bytes]]] = []
+        self.running: list[GroupProcess] = []
 
-    def start(self, command: list[str]) -> subprocess.Popen[bytes]:
-        with self._log.open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, *command],
-                cwd=ROOT,
-                env=self._environ,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self.running.append((command, process))
-        return process
+    def start(self, arguments: list[str]) -> None:
+        self.running.append(GroupProcess(arguments, self._environ, self._log))
 
     def replace(self, index: int) -> Killed:
         """Kill a worker with all its processes, and start another one."""
-        command, process = self.running[index]
-        ids = frozenset(list_group(process.pid))
-        self.kill(index)
+        worker = self.running[index]
+        ids = frozenset(worker.list_pids())
+        worker.kill()
         killed = time.time()
-        self.start(command)
+        worker.start()
         return killed, ids
 
-    def kill(self, index: int) -> None:
-        _, process = self.running.pop(index)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
     def close(self) -> None:
-        while self.running:
-            self.kill(0)
-
-
-def list_group(leader: int) -> list[int]:
-    """The processes of a process group."""
-    listed = subprocess.run(["ps", "-eo", "pid=,pgid="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split() for line in listed.splitlines()]
-    return [int(id) for id, group in rows if int(group) == leader]
+        for worker in self.running:
+            worker.kill()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +109,7 @@ class KillRun:
             time.sleep(KILL_INTERVAL_SECONDS)
             index = chance.randrange(len(workers.running))
             if number % 2 == 0:
-                wait_until_busy(postgres, workers.running[index][1].pid)
+                wait_until_busy(postgres, workers.running[index])
             kills.append(workers.replace(index))
             yield number
 
@@ -193,13 +169,13 @@ def read_figures(postgres: OwnPostgres, kills: list[Killed], runs: Path) -> Figu
     )
 
 
-def wait_until_busy(postgres: OwnPostgres, leader: int) -> None:
+def wait_until_busy(postgres: OwnPostgres, worker: GroupProcess) -> None:
     """Wait until a worker runs a task, or no task waits for one."""
 
     def is_busy() -> bool:
         rows = postgres.query("SELECT worker FROM mcp_tasks_task WHERE status = 'working'")
         processes = {str(worker).split(":")[-2] for (worker,) in rows if worker}
-        return ("",) not in rows or not processes.isdisjoint(map(str, list_group(leader)))
+        return ("",) not in rows or not processes.isdisjoint(map(str, worker.list_pids()))
 
     wait_until(is_busy, "the worker runs no task")
 

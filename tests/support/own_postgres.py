@@ -28,6 +28,11 @@ class OwnPostgres:
             self._port = int(free.getsockname()[1])
 
     @property
+    def port(self) -> int:
+        """Its port on 127.0.0.1, the same after a restart."""
+        return self._port
+
+    @property
     def url(self) -> str:
         """Its address, the same after a restart."""
         return f"postgres://postgres@127.0.0.1:{self._port}/postgres"
@@ -47,10 +52,13 @@ class OwnPostgres:
             "pg_ctl", "-l", str(log), "-w", "-t", f"{WAIT_SECONDS:.0f}", "start", "-o", f"-p {self._port} {OPTIONS}"
         )
 
-    def stop(self) -> None:
-        """Stop it at once, as a crash does: connections are lost, and the next start recovers."""
+    def stop(self, mode: str = "immediate") -> None:
+        """Stop it at once, as a crash does: connections are lost, and the next start recovers.
+
+        With the mode "fast" it stops in order, as for an upgrade.
+        """
         if (self._data / "postmaster.pid").exists():
-            self._run("pg_ctl", "-w", "-t", f"{WAIT_SECONDS:.0f}", "-m", "immediate", "stop")
+            self._run("pg_ctl", "-w", "-t", f"{WAIT_SECONDS:.0f}", "-m", mode, "stop")
 
     def query(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """Run a statement and return its rows."""

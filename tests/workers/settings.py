@@ -1,10 +1,7 @@
 """Django settings of the workers' site: one with an authorization server, personal tokens, and tools that speak."""
 
-import datetime
 import json
 import os
-
-import time_machine
 
 from mcp_django.contrib.oauth import oauth2_provider_settings
 from tests.servers.site.settings import *  # noqa: F403
@@ -21,7 +18,4 @@ INSTALLED_APPS = [
     "mcp_django.contrib.oauth",
     "tests.workers.site",
 ]
-if "SITE_CLOCK_DIFFERENCE" in os.environ:
-    _now = datetime.datetime.now(datetime.UTC)
-    time_machine.travel(_now + datetime.timedelta(seconds=float(os.environ["SITE_CLOCK_DIFFERENCE"]))).start()
 globals().update(json.loads(os.environ.get("SITE_SETTINGS", "{}")))

@@ -1,4 +1,4 @@
-"""Tools that note each run in a file."""
+"""Tools that note each run in a file, and those of the journal."""
 
 import asyncio
 import os
@@ -6,6 +6,7 @@ import time
 
 from mcp_django import tool
 from mcp_django.types import TaskOptions
+from tests.load.task_site import journal_tools  # noqa: F401  # registers its tools
 
 RUN_SECONDS = float(os.environ.get("SITE_RUN_SECONDS", "0.3"))
 LONG_SECONDS = 4.0

@@ -2,6 +2,7 @@
 
 import json
 import os
+from typing import Any
 
 from tests.servers.site.settings import *  # noqa: F403
 
@@ -13,7 +14,7 @@ INSTALLED_APPS = [
     "mcp_django.contrib.tasks",
     "tests.load.task_site",
 ]
-MCP = {
+MCP: dict[str, Any] = {
     "AUTH": "none",
     "SERVERS": {"default": {"EXTENSIONS": ["mcp_django.contrib.tasks.Tasks"]}},
     "LIMITS": {"THREADS": 4},
@@ -24,3 +25,4 @@ MCP = {
         "TASKS_PER_SERVER": 10_000,
     },
 }
+globals().update(json.loads(os.environ.get("SITE_SETTINGS", "{}")))

@@ -1,8 +1,11 @@
 """Django settings of the site. The harness gives its database, and whatever else a test wants different, as JSON."""
 
+import datetime
 import json
 import os
 from typing import Any
+
+import time_machine
 
 SECRET_KEY = "for-tests-only"
 DEBUG = False
@@ -31,5 +34,9 @@ LOGGING = {
     "loggers": {"django": {"handlers": [], "propagate": True}},
 }
 MCP: dict[str, Any] = {"AUTH": "none"}
+if "SITE_CLOCK_DIFFERENCE" in os.environ:
+    # The time of day of this process differs by these seconds; CLOCK_MONOTONIC stays as it is.
+    _now = datetime.datetime.now(datetime.UTC)
+    time_machine.travel(_now + datetime.timedelta(seconds=float(os.environ["SITE_CLOCK_DIFFERENCE"]))).start()
 
 globals().update(json.loads(os.environ.get("SITE_SETTINGS", "{}")))
