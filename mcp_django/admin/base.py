@@ -8,10 +8,11 @@ from typing import Any
 import django
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
+from django.contrib.admin.utils import get_fields_from_path, unquote
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
+from django.db.models.constants import LOOKUP_SEP
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
@@ -26,9 +27,42 @@ from mcp_django.models import ServiceAccount
 
 MANAGE_ACCOUNTS_PERMISSION = "mcp_django.change_serviceaccount"
 """Permission to manage service accounts that have no more rights."""
+LINKED_LOOKUPS = frozenset({"exact", "gt", "gte", "in", "isnull", "lt", "lte", "year", "month", "day"})
+"""Lookups of Django's filters, and of the package's links. None matches a part of a text."""
 
 
-class BaseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
+class LinkedLookups:
+    """Mixin for a ModelAdmin whose list filters by no more than the links of pages do.
+
+    Django's list filters by each column of the model that the URL names, shown or not, by any lookup. Users who see the
+    list could thus read columns that it hides, one letter after the other.
+    """
+
+    linked_fields: Sequence[str] = ()
+    """Fields by which links of other pages filter, beside those of `list_filter` and `date_hierarchy`."""
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        """Return True for filters of the list, and for their fields with a lookup of links."""
+        model_admin: Any = self
+        names: set[str] = {model_admin.date_hierarchy, *self.linked_fields} - {None}
+        for item in model_admin.list_filter if request is None else model_admin.get_list_filter(request):
+            if isinstance(item, type) and issubclass(item, admin.SimpleListFilter):
+                if lookup == item.parameter_name:
+                    return True
+            else:
+                names.add(item if isinstance(item, str) else item[0])
+        path, _separator, last = lookup.rpartition(LOOKUP_SEP)
+        field_path = path if last in LINKED_LOOKUPS else lookup
+        return any(field_path in (name, _find_key_path(model_admin.model, name)) for name in names)
+
+
+def _find_key_path(model: Any, name: str) -> str:
+    """Return the name of a field, or for a relation the path of its key, by which Django filters."""
+    field: Any = get_fields_from_path(model, name)[-1]
+    return f"{name}{LOOKUP_SEP}{field.target_field.name}" if field.is_relation else name
+
+
+class BaseAdmin(LinkedLookups, admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     """Admin with switches for rights that nobody has.
 
     In `search_fields`, "user" stands for the name of the user.

@@ -69,6 +69,7 @@ class CallLogEntryAdmin(BaseAdmin):
     list_filter = ["outcome", DurationFilter, ServerFilter, "method", "name", "revision", "at"]
     search_fields = ["name", "principal", "=call_id", "=trace_id", "=reference", "=user_key", "=actor_key", "client"]
     search_help_text = _("Name, caller, client, call id, trace id, or the reference of an error.")
+    linked_fields = ["milliseconds", "principal", "user_key"]
     ordering = ["-at"]
     date_hierarchy = "at"
     show_full_result_count = False

@@ -23,6 +23,9 @@ from mcp_django.contrib.memory.privacy import erase_owners
 from mcp_django.contrib.memory.quotas import notify_owner
 from mcp_django.types import clean_line, clean_text
 
+DATE_LOOKUPS = ("year", "month", "day", "gte", "lt")
+"""Lookups of Django's filter by date, and of its links to years, months and days."""
+
 
 class ExpiryFilter(admin.SimpleListFilter):
     """Filter for entries that are live or expired."""
@@ -72,6 +75,11 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes non
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        """Allow the filters of the list and its dates. Other lookups match parts of texts."""
+        filters = {getattr(item, "parameter_name", None) for item in self.list_filter}
+        return lookup in filters or lookup in {f"{self.date_hierarchy}__{name}" for name in DATE_LOOKUPS}
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         user: Any = request.user

@@ -21,7 +21,7 @@ from django.utils.translation import ngettext
 from oauth2_provider import admin as _registered  # noqa: F401  # for either order in INSTALLED_APPS
 
 from mcp_django.admin.accounts.sections import AccountSection, SectionCell, add_account_section, get_admin_url
-from mcp_django.admin.base import BaseAdmin
+from mcp_django.admin.base import BaseAdmin, LinkedLookups
 from mcp_django.admin.client_access import set_access_manager
 from mcp_django.admin.widgets import LinesField, WordsField, replace_by_scope_boxes
 from mcp_django.contrib.oauth import redirects
@@ -310,8 +310,8 @@ class ConsentAdmin(BaseAdmin):
         )
 
 
-class UnchangeableAdmin:
-    """Mixin that forbids changes in a ModelAdmin of the toolkit."""
+class UnchangeableAdmin(LinkedLookups):
+    """Mixin that forbids changes in a ModelAdmin of the toolkit, and filters by its columns."""
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
