@@ -22,7 +22,7 @@ CORE = tests/protocol tests/schema tests/server tests/repository/test_architectu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo quick test test-all packages real-projects lint types format messages random-tasks docs docs-build serve-fixtures serve-bench bench conformance clients dist pictures clean reference
+.PHONY: help environment demo quick test test-all test-versions collect packages real-projects lint types format messages random-tasks docs docs-build serve-fixtures serve-bench bench conformance clients dist pictures clean reference
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -47,6 +47,13 @@ test: environment ## run the tests that need no service, on all cores
 test-all: environment ## run all tests, on PostgreSQL, with Redis, real servers, browsers, several workers and load
 	@$(pytest) --ds tests.settings_postgres -m "" --durations=10 $(ARGS)
 	@$(if $(ARGS),:,exec $(MAKE) --no-print-directory packages ARGS="--ds tests.packages.settings_postgres -m ''")
+
+test-versions: environment ## run the tests that depend on the version of Python or Django, on SQLite
+	@$(pytest) -m versions $(ARGS)
+	@$(if $(ARGS),:,exec $(MAKE) --no-print-directory packages)
+
+collect: environment ## collect all tests, which keeps their bytecode for the processes of a run
+	@exec $(python) -m pytest -p no:terminal --collect-only -m "" --ds tests.settings_postgres $(ARGS)
 
 packages: environment ## try this package beside those that projects use with it: guardian, money, Wagtail and others
 	@exec $(pytest) --ds tests.packages.settings tests/packages $(ARGS)

@@ -34,6 +34,37 @@ FOLDER_MARKERS = {
     "tests/workers/": ("integration", "workers", "postgres", "redis"),
 }
 """Markers of all tests in a folder."""
+VERSION_FOLDERS = (
+    # Annotations, signatures, asyncio and threads are Python's.
+    "tests/aio/",
+    "tests/client/test_sse.py",
+    "tests/client/test_stdio.py",
+    "tests/logs/",
+    "tests/runtime/",
+    "tests/schema/",
+    "tests/server/",
+    "tests/transports/",
+    # Columns, forms, pages, checks, commands, mail and tasks are Django's.
+    "tests/admin/",
+    "tests/checks/",
+    "tests/contrib/control_room/",
+    "tests/contrib/rest/",
+    "tests/contrib/tasks/",
+    "tests/forms/",
+    "tests/management/",
+    "tests/models/",
+    "tests/orm/",
+    "tests/wiring/",
+    # A whole server, once over each transport.
+    "tests/interaction/test_transports.py",
+    "tests/interaction/test_wsgi.py",
+)
+"""Folders and files whose tests depend on the version of Python or Django, as far as they need no service.
+
+The others test rules of the protocol, or depend on versions only through the modules that these cover.
+"""
+SERVICE_MARKERS = ("load", "workers", "browser", "postgres", "redis", "integration", "slow")
+"""Markers that the default run leaves out. The first of them that a test has counts it."""
 SLOW_FIRST = ("load", "workers", "integration", "browser")
 """Markers whose tests start first, so that at the end no process is left alone with one of them."""
 _left_out: Counter[str] = Counter()
@@ -55,6 +86,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
             if item.nodeid.startswith(folder):
                 for marker in markers:
                     item.add_marker(marker)
+        if item.nodeid.startswith(VERSION_FOLDERS) and not any(map(item.get_closest_marker, SERVICE_MARKERS)):
+            item.add_marker("versions")
     yield
     items.sort(key=lambda item: not any(item.get_closest_marker(marker) for marker in SLOW_FIRST))
 
@@ -73,7 +106,7 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
     """Count the tests that the marker expression leaves out."""
     for item in items:
         names = {mark.name for mark in item.iter_markers()}
-        for marker in ("load", "workers", "browser", "postgres", "redis", "integration", "slow"):
+        for marker in SERVICE_MARKERS:
             if marker in names:
                 _left_out[marker] += 1
                 break
