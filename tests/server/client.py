@@ -20,7 +20,7 @@ from mcp_django.protocol.revisions import REVISIONS, Era
 from mcp_django.runtime.sealing import TokenSealer
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.calls.background import run_background_jobs
-from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.call import Connection, NetworkInfo
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement
 from mcp_django.server.calls.server_core import Ports
@@ -141,6 +141,7 @@ class PipelineClient:
     log_level: str | None = None
     kwargs: Mapping[str, Any] | None = None
     headers: Mapping[str, str] | None = None
+    network: NetworkInfo | None = None
 
     def __post_init__(self) -> None:
         self.pipeline = Pipeline(self.server)
@@ -220,7 +221,7 @@ class PipelineClient:
     def _handle(self, message: dict[str, Any], outbox: Outbox) -> Any:
         pairs = None if self.headers is None else [(k.lower().encode(), v.encode()) for k, v in self.headers.items()]
         headers = None if pairs is None else Headers(pairs)
-        connection = Connection(self.principal, session=self.session, url_kwargs=self.kwargs)
+        connection = Connection(self.principal, session=self.session, url_kwargs=self.kwargs, network=self.network)
         connection.headers = headers
         era = self.pipeline.eras[REVISIONS[self.version].era]
         return self.pipeline.handle(era, jsonrpc.loads(jsonrpc.dumps(message)), connection, outbox)

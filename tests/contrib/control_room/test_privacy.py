@@ -31,6 +31,7 @@ from mcp_django.contrib.control_room.recording.process_reports import ProcessRep
 from mcp_django.contrib.control_room.recording.recorder import CallRecorder
 from mcp_django.observability import Call, current_call
 from mcp_django.protocol.errors import MCPError
+from mcp_django.server.calls.call import NetworkInfo
 from tests.contrib.control_room.conftest import ALIAS
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient
 from tests.support.admin_pages import iter_admin_paths
@@ -43,6 +44,7 @@ CANARY = "swordfish"
 CLIENT = "client-of-ada"
 NAME_CANARY = "cuttlefish"
 """Unknown name of a tool, prompt, resource or method. Logs and spans show it, because operators search for it."""
+ADDRESS = "192.0.2.77"
 URLS = ("tests.urls", "mcp_django.contrib.control_room.urls")
 TABLE_PREFIX = "mcp_control_room_"
 METRICS_TOKEN = "a-token-of-a-scraper-in-a-test"
@@ -192,6 +194,20 @@ def test_a_secret_of_a_call_is_nowhere(
     others = {"spans": "".join(span.to_json() for span in spans.get_finished_spans()), "log": caplog.text}
     assert [place for place, text in {**rows, **others}.items() if CANARY in text] == []
     assert [place for place, text in rows.items() if NAME_CANARY in text] == []
+
+
+def test_addresses_of_clients_are_never_kept(
+    server: Server, recorder: CallRecorder, options: Callable[..., None]
+) -> None:
+    options(CALLS="all")
+    client = PipelineClient(
+        server, headers={"X-Forwarded-For": ADDRESS}, network=NetworkInfo("tcp", "http", "1.1", ADDRESS, 5000)
+    )
+    for name in ("greet", "fail"):
+        async_to_sync(client.call)(name)
+    recorder.flush()
+    assert CallLogEntry.objects.filter(transport="http").count() == 2
+    assert ADDRESS not in dump_tables()
 
 
 def test_only_allowed_arguments_are_kept_and_shown_to_those_who_may_see_them(

@@ -149,6 +149,22 @@ async def test_a_client_that_opens_no_pages_is_told_the_address() -> None:
     assert "https://vault.example/allow" in await ada.error("vault__whose", number=1)
 
 
+async def test_headers_of_a_caller_are_never_forwarded() -> None:
+    sent: list[Mapping[str, str]] = []
+
+    class RecordingVault(Vault):
+        def open(self) -> AbstractAsyncContextManager[Any]:
+            sent.append(self.headers)
+            return super().open()
+
+    ada = people(vault(RecordingVault()))["ada"]
+    ada.headers = {"Authorization": "Bearer of-ada", "Cookie": "sessionid=of-ada", "X-Tenant": "north"}
+    assert await ada.text("vault__whose", number=1) == "key-of-ada 1"
+    assert await ada.text("vault__ask") == "key-of-ada: ada?"
+    assert sent == [{"X-Key": "key-of-ada"}] * len(sent)
+    assert sent
+
+
 async def test_what_was_opened_with_a_credential_is_not_used_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     target = Vault()
     ada = people(vault(target))["ada"]
