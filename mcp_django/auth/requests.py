@@ -15,6 +15,7 @@ from django.http.cookie import parse_cookie
 
 from mcp_django import conf
 from mcp_django.protocol.headers import Headers
+from mcp_django.server.calls.call import Connection
 
 MAX_QUERY_BYTES = 8192
 """Maximum number of query string bytes that are searched for a ticket."""
@@ -39,8 +40,12 @@ class AuthRequest(NamedTuple):
     """The parts of a request that identify its sender and its target."""
 
     headers: Headers
+    """Headers, by name in any case; empty for a pipe."""
     peer: str | None = None
-    """Address of the client; None when the server reports none."""
+    """Address of the other side, which may be a proxy; None when the server reports none.
+
+    `client_address` is that of the client.
+    """
     method: str = "GET"
     """HTTP method; GET for the handshake of a socket and for a pipe."""
     kwargs: Mapping[str, Any] | None = None
@@ -50,7 +55,7 @@ class AuthRequest(NamedTuple):
 
     SECURE_PROXY_SSL_HEADER of the project is not applied yet.
     """
-    query: bytes = b""
+    query: str = ""
     """Query string of a socket's handshake, which may carry a ticket.
 
     Empty for other requests.
@@ -66,17 +71,40 @@ class AuthRequest(NamedTuple):
     Its route allows it, and it has an Origin to check.
     """
 
+    def __repr__(self) -> str:
+        """Leave out the headers and the query, which carry credentials."""
+        return f"<AuthRequest {self.method} from {self.peer}>"
+
+    @classmethod
+    def from_connection(cls, connection: Connection) -> "AuthRequest":
+        """Return the request that opened a connection, as functions of the project see it later."""
+        network = connection.network
+        return cls(
+            connection.headers or Headers(),
+            None if network is None else network.peer,
+            kwargs=connection.url_kwargs,
+            scheme="http" if network is None else network.scheme,
+        )
+
+    @property
+    def client_address(self) -> str | None:
+        """Address of the client, behind `MCP["RATES"]["NUM_PROXIES"]` proxies; None if it is unknown.
+
+        An IPv6 address is reduced to its /64 network.
+        """
+        return find_client_address(self.peer, self.headers)
+
     @property
     def cookies(self) -> dict[str, str]:
         """Cookies by name, parsed on access.
 
         Several Cookie headers are one (RFC 9113, section 8.2.3).
         """
-        raw = self.headers.get(b"cookie")
+        raw = self.headers.get("cookie")
         if raw is None:
             return {}
         try:
-            return parse_cookie(raw.decode("latin-1"))
+            return parse_cookie(raw)
         except CookieError:
             return {}
 
@@ -93,9 +121,8 @@ class AuthRequest(NamedTuple):
 
     def parse_query(self) -> list[tuple[str, str]]:
         """Return names and values of the query, within `MAX_QUERY_BYTES`."""
-        text = self.query[:MAX_QUERY_BYTES].decode("latin-1")
         try:
-            return parse_qsl(text, keep_blank_values=True, max_num_fields=100)
+            return parse_qsl(self.query[:MAX_QUERY_BYTES], keep_blank_values=True, max_num_fields=100)
         except ValueError:
             return []
 
@@ -120,11 +147,16 @@ def get_client_address(peer: str | None, headers: Headers | None, proxies: int |
 
     if proxies > 0 and headers is not None:
         # Several headers are one list (RFC 9110, section 5.3), which the server has joined.
-        chain = headers.get(b"x-forwarded-for", b"").decode("latin-1").rsplit(",", proxies)[-proxies:]
+        chain = headers.get("x-forwarded-for", "").rsplit(",", proxies)[-proxies:]
         address = _normalize(chain[0])
         if address is not None:
             return address
-    elif peer is not None and headers is not None and _is_private(peer) and not FORWARDED_HEADERS.isdisjoint(headers):
+    elif (
+        peer is not None
+        and headers is not None
+        and _is_private(peer)
+        and not FORWARDED_HEADERS.isdisjoint(headers.wire)
+    ):
         return UNKNOWN_ADDRESS
     return _normalize(peer or "") or UNKNOWN_ADDRESS
 

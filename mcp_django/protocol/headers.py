@@ -1,7 +1,7 @@
-"""Headers of the stateless era that mirror the body: routing and ``Mcp-Param-*``.
+"""Headers of a request, and those of the stateless era that mirror the body: routing and ``Mcp-Param-*``.
 
-Names are lower-case bytes and values are bytes, as in ASGI. The version and method headers are never encoded. A name or
-parameter may be encoded as ``=?base64?…?=`` (transports/streamable-http, standard headers and x-mcp-header).
+Constants are lower-case bytes, as in ASGI. The version and method headers are never encoded. A name or parameter may be
+encoded as ``=?base64?…?=`` (transports/streamable-http, standard headers and x-mcp-header).
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -38,30 +37,64 @@ _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?")
 
 
 _NONE: frozenset[bytes] = frozenset()
-_LISTS = {b"baggage": b",", b"tracestate": b",", b"x-forwarded-for": b",", b"cookie": b"; "}
 
 
-class Headers(dict[bytes, bytes]):
-    """The last value of each header by lower-case name.
+class Headers(Mapping[str, str]):
+    """Headers of a request: text by name, in any case, as in Django's `request.headers`.
 
-    `repeated` holds the names that occurred more than once. Repeated headers in `_LISTS`, the list headers in use, are
-    joined (RFC 9110, section 5.3).
+        request.headers["X-Tenant"] == request.headers["x-tenant"]
+
+    A name that is not text raises TypeError, in `get` and `in` as well. Values of a header that was sent more than once
+    are joined by a comma, cookies by a semicolon (RFC 9110, section 5.3; RFC 9113, section 8.2.3).
     """
 
-    __slots__ = ("repeated",)
+    __slots__ = ("repeated", "wire")
 
+    wire: dict[bytes, bytes]
+    """Values by lower-case name, as they were received. For this package, which reads some for each request."""
     repeated: frozenset[bytes]
+    """Names that were sent more than once, as in `wire`."""
 
     def __init__(self, pairs: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """Take pairs of lower-case name and value, as in ASGI."""
         pairs = list(pairs)
-        super().__init__(pairs)
-        if len(self) == len(pairs):
+        self.wire = wire = dict(pairs)
+        if len(wire) == len(pairs):
             self.repeated = _NONE
-        else:
-            names = Counter(name for name, _ in pairs)
-            self.repeated = frozenset(name for name, times in names.items() if times > 1)
-            for repeated in self.repeated & _LISTS.keys():
-                self[repeated] = _LISTS[repeated].join(value for name, value in pairs if name == repeated)
+            return
+        values: dict[bytes, list[bytes]] = {}
+        for name, value in pairs:
+            values.setdefault(name, []).append(value)
+        self.repeated = frozenset(name for name, found in values.items() if len(found) > 1)
+        for name in self.repeated:
+            wire[name] = (b"; " if name == b"cookie" else b",").join(values[name])
+
+    @classmethod
+    def from_text(cls, headers: Mapping[str, str]) -> Headers:
+        """Create headers from text, as tests of a project have them."""
+        return cls((name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items())
+
+    def without(self, names: Collection[bytes]) -> Headers:
+        """Return the headers without those of these lower-case names."""
+        return Headers((name, value) for name, value in self.wire.items() if name not in names)
+
+    def __getitem__(self, name: str) -> str:
+        if not isinstance(name, str):
+            raise TypeError(f"Names of headers are text: write 'x-tenant', not {name!r}")
+        try:
+            return self.wire[name.lower().encode("latin-1")].decode("latin-1")
+        except (KeyError, UnicodeEncodeError):
+            raise KeyError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self.wire)
+
+    def __len__(self) -> int:
+        return len(self.wire)
+
+    def __repr__(self) -> str:
+        """Name the headers. Their values may be secrets."""
+        return f"<Headers: {', '.join(self) or 'none'}>"
 
 
 class HeaderParam(NamedTuple):
@@ -118,16 +151,16 @@ def check_routing(headers: Headers, version: str, method: str, name: str | None)
     if headers.repeated and not headers.repeated.isdisjoint(ROUTING):
         raise HeaderMismatch("Header mismatch: a routing header was sent more than once")
     # Equal bytes are the usual case. Other values are decoded first.
-    got = headers.get(PROTOCOL_VERSION)
+    got = headers.wire.get(PROTOCOL_VERSION)
     if got is None or (got != version.encode() and got.strip(b" \t") != version.encode()):
         raise _mismatch("MCP-Protocol-Version", got, "the protocol version in params._meta")
 
-    got = headers.get(METHOD_HEADER)
+    got = headers.wire.get(METHOD_HEADER)
     if got is None or (got != method.encode() and got.strip(b" \t") != method.encode()):
         raise _mismatch("Mcp-Method", got, "the method")
 
     if name is not None:
-        got = headers.get(NAME_HEADER)
+        got = headers.wire.get(NAME_HEADER)
         if got is None or not (_is_plainly(got, name) or decode_value(got) == name):
             raise _mismatch("Mcp-Name", got, f"params.{NAMED_PARAMS.get(method, 'name')}")
 
@@ -140,7 +173,7 @@ def check_name(headers: Headers, name: str, mirrored: str) -> None:
     Raises:
         HeaderMismatch: malformed or different.
     """
-    got = headers.get(NAME_HEADER)
+    got = headers.wire.get(NAME_HEADER)
     if got is not None and not (_is_plainly(got, name) or decode_value(got) == name):
         raise _mismatch("Mcp-Name", got, mirrored)
 
@@ -169,7 +202,7 @@ def check_params(headers: Headers, params: tuple[HeaderParam, ...], arguments: d
         for step in path:
             value = value.get(step) if type(value) is dict else None
 
-        got = headers.get(header)
+        got = headers.wire.get(header)
         if got is None and value is None:
             continue
 

@@ -85,7 +85,7 @@ def find_carrier(meta: Mapping[str, Any], headers: Headers | None = None) -> dic
     ``_meta`` takes precedence, and a ``tracestate`` is used only with its own ``traceparent``.
     """
     found: dict[str, str] = {}
-    if headers is not None and not _KEYS.isdisjoint(headers):
+    if headers is not None and not _KEYS.isdisjoint(headers.wire):
         found = _valid(*(_header(headers, name) for name in _NAMES))
     said = _valid(meta.get(TRACEPARENT), meta.get(TRACESTATE), meta.get(BAGGAGE))
     if TRACEPARENT in said:
@@ -95,7 +95,7 @@ def find_carrier(meta: Mapping[str, Any], headers: Headers | None = None) -> dic
 
 def _header(headers: Headers, name: str) -> str | None:
     key = name.encode()
-    value = headers.get(key)
+    value = headers.wire.get(key)
     if value is None or (name == TRACEPARENT and key in headers.repeated):
         return None
     return value.decode("latin-1").strip(" \t")

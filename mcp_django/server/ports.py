@@ -456,7 +456,7 @@ class ContextView:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Request headers by lower-case name, without credentials."""
+        """Headers of the request, by name in any case, without credentials."""
         raise NotImplementedError
 
 

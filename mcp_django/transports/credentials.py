@@ -22,16 +22,15 @@ class Credential:
     def __init__(self, authenticator: Authenticator, request: AuthRequest, *, header: bytes = b"authorization") -> None:
         """Copy the part of a request that authenticates it.
 
-        Only `header` is kept, unless functions of the project choose the resource of a token by the request. Those
-        functions need all headers.
+        Only `header` is kept, unless functions of the project read the request. Those see what they saw at first.
         """
         self._authenticator = authenticator
-        if authenticator.varies_by_request:
+        if authenticator.reads_request:
             # A stream is not a request of a page; its Origin was checked when it was opened.
-            headers = Headers([(name, value) for name, value in request.headers.items() if name != b"origin"])
+            headers = request.headers.without({b"origin"})
         else:
-            headers = Headers([(header, request.headers.get(header, b""))])
-        self._request = request._replace(headers=headers, method="GET", query=b"", is_socket=False)
+            headers = Headers([(header, request.headers.wire.get(header, b""))])
+        self._request = request._replace(headers=headers, method="GET", query="", is_socket=False)
 
     @classmethod
     def from_principal(

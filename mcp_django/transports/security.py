@@ -50,7 +50,7 @@ class TransportSecurity:
 
         Servers MUST validate Origin (basic/transports).
         """
-        key = headers.get(b"host"), headers.get(b"origin")
+        key = headers.wire.get(b"host"), headers.wire.get(b"origin")
         is_allowed = self._verdicts.get(key)
         if is_allowed is None:
             is_allowed = self._is_host_allowed(key[0]) and self._is_origin_allowed(key[1], key[0])
@@ -63,7 +63,7 @@ class TransportSecurity:
 
     def build_cors_headers(self, headers: Headers) -> HeaderPairs:
         """Build the CORS headers of an answer."""
-        origin = headers.get(b"origin")
+        origin = headers.wire.get(b"origin")
         if origin is None:
             return ()
         vary = (b"vary", b"Origin")
@@ -76,7 +76,7 @@ class TransportSecurity:
 
         It is sent before authentication, because a preflight cannot carry credentials.
         """
-        requested_headers = headers.get(b"access-control-request-headers", b"").decode("latin-1").lower()
+        requested_headers = headers.wire.get(b"access-control-request-headers", b"").decode("latin-1").lower()
         params = sorted(
             name
             for name in map(str.strip, requested_headers.split(","))

@@ -161,7 +161,7 @@ class WebSocketAcceptor:
         scope, headers, subprotocol = read_handshake(scope)
         client = scope.get("client")
         kwargs = scope.get("url_route", {}).get("kwargs")
-        query = scope.get("query_string") or b""
+        query = (scope.get("query_string") or b"").decode("latin-1")
         auth_request = AuthRequest(
             headers,
             client[0] if client else None,
@@ -171,7 +171,7 @@ class WebSocketAcceptor:
             query,
             is_socket=True,
             # Every browser sends an Origin with a handshake, and the session is only for pages.
-            accepts_cookie=accepts_sessions and b"origin" in headers,
+            accepts_cookie=accepts_sessions and b"origin" in headers.wire,
         )
         await check_address_rate(auth_request, services.server.executor)
         if query:
@@ -188,13 +188,14 @@ class WebSocketAcceptor:
         context, root_path = None, scope.get("root_path")
         if root_path or self._django_context.is_needed:
             context = self._django_context.create_context(headers, root_path or "")
+        peer, port = client or (None, None)
         options = ConnectionOptions(
             credential=Credential.from_principal(principal, services.authenticator, auth_request),
             headers=headers,
             url_kwargs=kwargs,
             make_request=make_request,
             context=context,
-            network=NetworkInfo("tcp", "websocket", None, *(client or (None, None))),
+            network=NetworkInfo("tcp", "websocket", None, peer, port, _get_http_scheme(scope)),
             sends_pings=True,
         )
         return open_connection(services, principal, options), subprotocol

@@ -22,7 +22,6 @@ from mcp_django.conf.project import middleware
 from mcp_django.exceptions import translate
 from mcp_django.forms.questions import get_form_question_factory
 from mcp_django.orm.generic import GenericTools
-from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import Era
 from mcp_django.protocol.types import Implementation
 from mcp_django.providers.stored import StoredProvider
@@ -208,7 +207,7 @@ def _get_required_scopes(alias: str, connection: Connection) -> Sequence[str]:
 
     The result is empty if they cannot be computed.
     """
-    request = AuthRequest(connection.headers or Headers(), kwargs=connection.url_kwargs)
+    request = AuthRequest.from_connection(connection)
     try:
         return get_resource_registry().get(alias, request).scopes
     except Exception:

@@ -30,12 +30,12 @@ def by_tenant(asked: AuthRequest) -> list[str]:
 
 def issuers_by_header(asked: AuthRequest) -> list[str]:
     """Another."""
-    return [f"https://{asked.headers.get(b'x-tenant', b'main').decode()}.login.example"]
+    return [f"https://{asked.headers.get('X-Tenant', 'main')}.login.example"]
 
 
 def metadata_by_header(asked: AuthRequest) -> str:
     """Another."""
-    return f"https://{asked.headers.get(b'x-tenant', b'main').decode()}.example/metadata?v=2"
+    return f"https://{asked.headers.get('X-Tenant', 'main')}.example/metadata?v=2"
 
 
 def wrong(asked: AuthRequest) -> Any:

@@ -13,7 +13,7 @@ from mcp_django.server.calls.call import Connection
 
 def of_the_host(request: AuthRequest) -> list[str]:
     """A function of the project."""
-    return [f"{request.headers[b'host'].decode()}:read"]
+    return [f"{request.headers['Host']}:read"]
 
 
 def required(settings: Any, scopes: Any, headers: Headers | None = None) -> list[str]:

@@ -151,7 +151,7 @@ class Verifier:
 
 def required_scopes(request: AuthRequest) -> list[str]:
     """The scopes that a request takes."""
-    tenant = request.headers.get(b"x-tenant", b"").decode()
+    tenant = request.headers.get("X-Tenant", "")
     if tenant == "broken":
         raise LookupError("no such tenant")
     return [f"{tenant or 'shop'}:read"]
@@ -159,12 +159,12 @@ def required_scopes(request: AuthRequest) -> list[str]:
 
 def authorization_servers(request: AuthRequest) -> list[str]:
     """Where a request is sent for tokens."""
-    return [f"https://{(request.headers.get(b'x-tenant') or b'idp').decode()}.example"]
+    return [f"https://{request.headers.get('X-Tenant', 'idp')}.example"]
 
 
 def resource_metadata_url(request: AuthRequest) -> str:
     """Where clients find the metadata."""
-    return f"{ORIGIN}{WELL_KNOWN}/mcp?realm={(request.headers.get(b'x-tenant') or b'none').decode()}".split("?")[0]
+    return f"{ORIGIN}{WELL_KNOWN}/mcp?realm={request.headers.get('X-Tenant', 'none')}".split("?")[0]
 
 
 HERE = __name__

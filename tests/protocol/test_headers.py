@@ -1,6 +1,9 @@
 import base64
+import io
+from typing import Any
 
 import pytest
+from django.core.handlers.asgi import ASGIRequest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -30,11 +33,37 @@ def sentinel(raw: bytes) -> bytes:
     return b"=?base64?" + base64.b64encode(raw) + b"?="
 
 
-def test_headers_hold_the_last_value_and_know_what_was_repeated():
-    headers = Headers([(b"a", b"1"), (b"b", b"2"), (b"a", b"3")])
-    assert headers == {b"a": b"3", b"b": b"2"}
-    assert headers.repeated == {b"a"}
+def test_headers_are_text_by_name_in_any_case() -> None:
+    headers = Headers([(b"x-tenant", b"Stra\xdfe"), (b"host", b"a.example")])
+    assert headers["X-Tenant"] == headers.get("x-tenant") == "Straße"
+    assert "HOST" in headers
+    assert "x-other" not in headers
+    assert headers.get("→") is None
+    assert headers == {"x-tenant": "Straße", "host": "a.example"} == dict(headers)
+    assert headers == Headers.from_text({"X-Tenant": "Straße", "Host": "a.example"})
+    assert dict(headers.without({b"host"})) == {"x-tenant": "Straße"}
+
+
+def test_a_name_in_bytes_raises_instead_of_finding_nothing() -> None:
+    headers: Any = Headers([(b"x-tenant", b"acme")])
+    for find in (headers.get, headers.__getitem__, headers.__contains__):
+        with pytest.raises(TypeError, match="Names of headers are text"):
+            find(b"x-tenant")
+
+
+def test_values_of_a_repeated_header_are_joined_as_in_django() -> None:
+    pairs = [(b"x-tenant", b"a"), (b"cookie", b"a=1"), (b"host", b"h"), (b"x-tenant", b"b"), (b"cookie", b"b=2")]
+    headers = Headers(pairs)
+    assert headers == {"x-tenant": "a,b", "cookie": "a=1; b=2", "host": "h"}
+    assert headers.repeated == {b"x-tenant", b"cookie"}
+    request = ASGIRequest({"type": "http", "method": "GET", "path": "/", "headers": pairs}, io.BytesIO())
+    assert request.headers["X-Tenant"] == headers["X-Tenant"]
     assert Headers([(b"a", b"1")]).repeated == Headers().repeated == frozenset()
+
+
+def test_the_representation_of_headers_has_no_values() -> None:
+    assert repr(Headers([(b"authorization", b"Bearer secret"), (b"host", b"h")])) == "<Headers: authorization, host>"
+    assert repr(Headers()) == "<Headers: none>"
 
 
 @given(TEXT)
@@ -155,11 +184,13 @@ def test_a_repeated_routing_header_is_a_mismatch_even_if_both_agree(subtests: py
         with subtests.test(name=name):
             good = routing()
             with pytest.raises(HeaderMismatch, match="more than once"):
-                check_routing(Headers([*good.items(), (name, good[name])]), VERSION, "tools/call", "add")
+                check_routing(Headers([*good.wire.items(), (name, good.wire[name])]), VERSION, "tools/call", "add")
 
 
 def test_other_repeated_headers_do_not_matter():
-    check_routing(Headers([*routing().items(), (b"accept", b"a"), (b"accept", b"b")]), VERSION, "tools/call", "add")
+    check_routing(
+        Headers([*routing().wire.items(), (b"accept", b"a"), (b"accept", b"b")]), VERSION, "tools/call", "add"
+    )
 
 
 def test_a_header_that_mirrors_its_argument_passes(subtests: pytest.Subtests) -> None:

@@ -321,7 +321,7 @@ async def test_a_span_has_the_network_and_the_address_of_the_client(
     subtests: pytest.Subtests, recording: Recording
 ) -> None:
     def get_address(peer: str | None, headers: Headers | None) -> str | None:
-        return peer if not headers else headers[b"x-forwarded-for"].decode()
+        return peer if not headers else headers["X-Forwarded-For"]
 
     server = traced(recording)
     outside = ports()

@@ -103,6 +103,8 @@ class Authenticator:
             scope_filter is not None and scope_filter.takes_request
         )
         """True if principals depend on more than the credential and the resource. They are not cached then."""
+        self.reads_request = varies_by_request or self._depends_on_request
+        """True if a function of the project reads the request: for the resource of a token, or to verify it."""
         self._shared_cache = shared_cache
         self._local = LocalAuthenticator(local_user, cache=self._cache, executor=executor) if local else None
 
@@ -112,12 +114,12 @@ class Authenticator:
         This is the common case, on the hot path. Without the peer's address the local principal is never returned.
         """
         headers = request.headers
-        credential = headers.get(b"authorization")
+        credential = headers.wire.get(b"authorization")
         if credential is None or not self._verifiers:
             return None if self._local is None else self._local.get_cached(request)
         if headers.repeated and b"authorization" in headers.repeated:
             return None
-        if self._depends_on_request or (self._sessions is not None and b"cookie" in headers):
+        if self._depends_on_request or (self._sessions is not None and b"cookie" in headers.wire):
             return None  # a cookie may carry a session as well
 
         if not self.varies_by_request:
@@ -134,7 +136,7 @@ class Authenticator:
             Overloaded: too many credentials of the address were invalid; with the status 429.
             TransportRefusal: see `authenticate`.
         """
-        if b"authorization" not in request.headers or not self._verifiers:
+        if b"authorization" not in request.headers.wire or not self._verifiers:
             return await self.authenticate(request)
 
         await check_failure_rate(request, self._executor)
@@ -155,7 +157,7 @@ class Authenticator:
         resource = self._get_resource(request)
         try:
             headers = request.headers
-            credential = headers.get(b"authorization")
+            credential = headers.wire.get(b"authorization")
             if credential is None or not (self._verifiers or self._sessions):
                 return await self._authenticate_without_token(request, resource)
             if self._sessions is not None and self._sessions.get_session_key(request) is not None:
@@ -275,7 +277,7 @@ class Authenticator:
             return request
         resource = self._get_resource(request)
         try:
-            if b"authorization" in request.headers:
+            if b"authorization" in request.headers.wire:
                 raise AuthError("invalid_request", "Send a token or a ticket, not both")
             return await self._tickets.redeem(request, resource)
         except AuthError as problem:

@@ -97,8 +97,8 @@ def is_local(headers: Headers, peer: str | None) -> bool:
     return (
         peer is not None
         and _is_loopback(peer)
-        and _is_loopback_host(headers.get(b"host", b""))
-        and PROXY_HEADERS.isdisjoint(headers)
+        and _is_loopback_host(headers.wire.get(b"host", b""))
+        and PROXY_HEADERS.isdisjoint(headers.wire)
         and (not headers.repeated or b"host" not in headers.repeated)
     )
 

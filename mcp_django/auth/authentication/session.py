@@ -145,7 +145,7 @@ class _CSRFRequest(HttpRequest):
         self._request_scheme = request.scheme
         self.META = {"REQUEST_METHOD": request.method, "SERVER_NAME": "", "SERVER_PORT": ""}
         for name, value in request.headers.items():
-            self.META[f"HTTP_{name.decode('latin-1').upper().replace('-', '_')}"] = value.decode("latin-1")
+            self.META[f"HTTP_{name.upper().replace('-', '_')}"] = value
         self.COOKIES = request.cookies
 
     def _get_scheme(self) -> str:

@@ -26,7 +26,7 @@ MAX_TICKET_CHARS: Final = 6 * 1024
 Servers and proxies limit the length of URLs.
 """
 REFUSED_MESSAGE: Final = "The ticket is unknown, used, expired, or not for this server"
-CREDENTIAL_HEADERS: Final = (b"authorization", b"cookie")
+CREDENTIAL_HEADERS: Final = ("authorization", "cookie")
 
 
 class SocketTickets:
@@ -43,7 +43,7 @@ class SocketTickets:
         Raises:
             AuthError: the credentials are too long.
         """
-        credentials = {name.decode(): headers[name].decode("latin-1") for name in CREDENTIAL_HEADERS if name in headers}
+        credentials = {name: headers[name] for name in CREDENTIAL_HEADERS if name in headers}
         try:
             sealed = self._sealer.seal(
                 {"once": secrets.token_hex(8), **credentials}, _binding(resource), ttl=TICKET_LIFETIME_SECONDS
@@ -68,13 +68,12 @@ class SocketTickets:
             raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
         if not is_unused:
             raise AuthError("invalid_token", REFUSED_MESSAGE)
-        pairs = [(name, value) for name, value in request.headers.items() if name not in CREDENTIAL_HEADERS]
-        pairs += [
-            (name, credentials[name.decode()].encode("latin-1"))
-            for name in CREDENTIAL_HEADERS
-            if name.decode() in credentials
-        ]
-        return request._replace(headers=Headers(pairs), query=b"", is_socket=False)
+        headers = dict(request.headers)
+        for name in CREDENTIAL_HEADERS:
+            headers.pop(name, None)
+            if name in credentials:
+                headers[name] = credentials[name]
+        return request._replace(headers=Headers.from_text(headers), query="", is_socket=False)
 
 
 def _binding(resource: ProtectedResource) -> bytes:

@@ -64,6 +64,7 @@ class ProtectedAPI(NamedTuple):
             select_headers(request, _list_header_names(request)),
             request.META.get("REMOTE_ADDR"),
             request.method or "GET",
+            scheme=request.scheme or "http",
             kwargs=None if match is None else match.kwargs,
         )
         return await _get_authenticator(self).authenticate_throttled(auth_request)

@@ -161,8 +161,7 @@ class CallSpan:
         if headers is not None and not transport_span.is_valid:
 
             def get_header(name: str) -> Any:
-                value = headers.get(name.lower().encode())
-                return None if value is None else value.decode("latin-1")
+                return headers.get(name)
 
             base = propagate.extract(_build_carrier(find_carrier({}, headers), get_header), base)
         parent = propagate.extract(_build_carrier(find_carrier(call.meta), call.meta.get), base)

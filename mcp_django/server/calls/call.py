@@ -40,9 +40,12 @@ class NetworkInfo(NamedTuple):
     """Address of the peer, which may be a proxy; None if the server does not report it."""
     port: int | None = None
     """Port of the peer."""
+    scheme: str = "http"
+    """"http" or "https", as the server reports it; without meaning for a pipe."""
 
 
 PIPE = NetworkInfo("pipe")
+_NO_HEADERS = Headers()
 
 
 @dataclass(slots=True, eq=False)
@@ -224,8 +227,8 @@ class Call:
         return self.connection.request
 
     @property
-    def headers(self) -> Mapping[str, str]:
-        """Request headers by lower-case name, without credentials; empty without headers."""
+    def headers(self) -> Headers:
+        """Headers of the request, by name in any case, without credentials; empty without headers."""
         return redact_headers(self.connection.headers)
 
     @property
@@ -320,19 +323,15 @@ def get_request_identity(call: Call) -> list[Any]:
     ]
 
 
-def redact_headers(headers: Headers | None) -> dict[str, str]:
-    """Return headers as text, without the credential headers."""
-    return (
-        {}
-        if headers is None
-        else {k.decode("latin-1"): v.decode("latin-1") for k, v in headers.items() if k not in CREDENTIAL_HEADERS}
-    )
+def redact_headers(headers: Headers | None) -> Headers:
+    """Return headers without the credential headers."""
+    return _NO_HEADERS if headers is None else headers.without(CREDENTIAL_HEADERS)
 
 
 def iter_header_secrets(headers: Headers | None) -> Iterator[str]:
     """Yield the secrets in headers, without schemes and cookie names."""
     for name in CREDENTIAL_HEADERS | {b"mcp-session-id"}:
-        value = "" if headers is None else headers.get(name, b"").decode("latin-1")
+        value = "" if headers is None else headers.wire.get(name, b"").decode("latin-1")
         for part in value.split(";") if name == b"cookie" else [value]:
             yield (part.partition("=") if name == b"cookie" else part.rpartition(" "))[2].strip()
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.trace_context import TraceContext
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.server_core import ServerCore
@@ -47,8 +48,8 @@ class CallInfo:
         return self._call.request
 
     @property
-    def headers(self) -> Mapping[str, str]:
-        """Request headers by lower-case name, without credentials; empty without headers."""
+    def headers(self) -> Headers:
+        """Headers of the request, by name in any case, without credentials; empty without headers."""
         return self._call.headers
 
     @property

@@ -47,7 +47,7 @@ def _declared_revision(connection: Connection) -> Revision:
     header).
     """
     headers = connection.message_headers
-    version = None if headers is None else headers.get(PROTOCOL_VERSION)
+    version = None if headers is None else headers.wire.get(PROTOCOL_VERSION)
     if version is None:
         return ASSUMED_REVISION
     revision = REVISIONS.get(version.strip(b" \t").decode("latin-1"))

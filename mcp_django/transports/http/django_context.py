@@ -73,7 +73,7 @@ class DjangoContext:
 
         language = None
         if self.negotiates_language:
-            language = self._negotiate_language(headers.get(b"accept-language", b"")[:MAX_LANGUAGE_HEADER_BYTES])
+            language = self._negotiate_language(headers.wire.get(b"accept-language", b"")[:MAX_LANGUAGE_HEADER_BYTES])
         prefix = self.script_prefix or root_path
         if language is None and not prefix:
             return None

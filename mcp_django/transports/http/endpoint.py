@@ -43,7 +43,7 @@ class HTTPEndpoint(ABC):
 
     def is_oversize(self, headers: Headers) -> bool:
         """Return True if the declared length of a body exceeds the limit."""
-        length = headers.get(b"content-length", b"")
+        length = headers.wire.get(b"content-length", b"")
         # Most lengths have fewer digits than the limit, and need no arithmetic.
         return len(length) >= self._max_body_digits and length.isdigit() and int(length[:20]) > self.limits.body
 

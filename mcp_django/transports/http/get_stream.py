@@ -58,7 +58,7 @@ class SessionStreamOpener:
         )
 
     def _parse_last_event_id(self, session: ServerSession, headers: Headers) -> EventId | None:
-        header = headers.get(LAST_EVENT_ID)
+        header = headers.wire.get(LAST_EVENT_ID)
         if not header:
             return None
         event_id = self._services.event_ids.parse(session.key, header)

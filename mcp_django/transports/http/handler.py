@@ -46,7 +46,6 @@ from mcp_django.transports.http.messages import (
 from mcp_django.transports.http.sse_body import CallSource, NumberedSource, SSESource
 from mcp_django.transports.services import TransportServices, get_services, shared
 
-LOOPBACK = "127.0.0.1"
 VERSIONS_BY_HEADER = {version.encode(): version for version in REVISIONS}
 
 
@@ -87,7 +86,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         await check_principal_rate(principal, raw, self._server.executor)
         era = pipeline.eras[select_era(_read_version(headers), raw)]
         has_session = era is pipeline.handshake and self._requires_session
-        if has_session and not (headers.get(SESSION_ID) is None and is_sessionless(raw)):
+        if has_session and not (headers.wire.get(SESSION_ID) is None and is_sessionless(raw)):
             connection.session = await self._load_session(headers, principal)
 
         outbox = Outbox(limits.send_buffer, accepts_stream, limits.send_timeout)
@@ -142,9 +141,11 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         """Build the reply of a call that ended before any event was sent."""
         call, error = task.call, result.error
         if isinstance(error, MCPError):
-            auth_request = AuthRequest(call.connection.headers or Headers(), kwargs=call.connection.url_kwargs)
             return self._build_error_reply(
-                error, call.era.get_http_status(error), task.encode_error(error), auth_request
+                error,
+                call.era.get_http_status(error),
+                task.encode_error(error),
+                AuthRequest.from_connection(call.connection),
             )
         if error is not None:
             return build_overload_reply(error, task.encode_error(InternalError(str(error))))
@@ -174,8 +175,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
 
     def _create_credential(self, connection: Connection) -> StreamCredential | None:
         """Create the credential to monitor for a stream that this request opened."""
-        # Principals that depend on the peer address are local callers, so loopback is the address to verify.
-        auth_request = AuthRequest(connection.headers or Headers(), LOOPBACK, kwargs=connection.url_kwargs)
+        auth_request = AuthRequest.from_connection(connection)
         return StreamCredential.from_principal(connection.principal, self._authenticator, auth_request)
 
     async def _respond_to_session_method(self, request: HTTPRequest, principal: Principal) -> HTTPReply | HTTPStream:
@@ -206,7 +206,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         Raises:
             TransportRefusal: 400 without a session id, 404 for an unknown session.
         """
-        key = headers.get(SESSION_ID)
+        key = headers.wire.get(SESSION_ID)
         if key is None:
             raise TransportRefusal(400, body=b"This request needs an Mcp-Session-Id header; initialize first.")
         sessions, name = self._server.sessions, key.decode("latin-1")
@@ -244,7 +244,7 @@ async def _run_notification(coroutine: Coroutine[Any, Any, None], context: Conte
 
 
 def _read_version(headers: Headers) -> str | None:
-    value = headers.get(PROTOCOL_VERSION)
+    value = headers.wire.get(PROTOCOL_VERSION)
     if value is None:
         return None
     return VERSIONS_BY_HEADER.get(value) or value.strip(b" \t").decode("latin-1")

@@ -76,7 +76,7 @@ class HTTPRequest(NamedTuple):
     @property
     def network(self) -> NetworkInfo:
         """Network of the request, for telemetry."""
-        return NetworkInfo("tcp", "http", self.http_version, self.peer, self.peer_port)
+        return NetworkInfo("tcp", "http", self.http_version, self.peer, self.peer_port, self.scheme)
 
     def build_auth_request(self) -> AuthRequest:
         """Build the part of the request that authentication uses."""
@@ -112,7 +112,7 @@ def check_body(request: HTTPRequest, max_body_bytes: int) -> None:
     """Raise TransportRefusal for a body that is too large or not declared as JSON."""
     if request.is_oversize or len(request.body) > max_body_bytes:
         raise TransportRefusal(413, body=b"The body is larger than %d bytes." % max_body_bytes)
-    content_type = request.headers.get(b"content-type", b"")
+    content_type = request.headers.wire.get(b"content-type", b"")
     if content_type != b"application/json" and not is_json_content_type(content_type[:MAX_CACHED_HEADER_BYTES]):
         raise TransportRefusal(415, body=b"Content-Type must be application/json.")
 
@@ -131,7 +131,7 @@ def check_accept(headers: Headers) -> None:
 
 def read_accept(headers: Headers) -> tuple[bool, bool]:
     """Return two flags: JSON accepted, event streams accepted."""
-    accept = headers.get(b"accept", b"*/*")
+    accept = headers.wire.get(b"accept", b"*/*")
     return (parse_accept if len(accept) <= MAX_CACHED_HEADER_BYTES else parse_accept.__wrapped__)(accept)
 
 

@@ -180,7 +180,7 @@ def _get_transport(call: Call) -> str:
 def _get_request_bytes(call: Call) -> int | None:
     """Return the size that the headers of the request give; None without it, or for a part of a batch."""
     headers = call.connection.message_headers
-    length = b"" if headers is None or call.revision.batches else headers.get(b"content-length", b"")
+    length = b"" if headers is None or call.revision.batches else headers.wire.get(b"content-length", b"")
     return int(length) if length.isdigit() and len(length) <= MAX_LENGTH_DIGITS else None
 
 
