@@ -254,6 +254,25 @@ class IdempotencyStore(Protocol):
         """Consume a token valid for `ttl` seconds. Returns False if already consumed."""
 
 
+class AttemptControl(Protocol):
+    """The attempt of a stored task, for which a call runs."""
+
+    has_begun: bool
+    """True once the function of the tool, or one of its dependencies, has been called."""
+
+    def is_over(self) -> bool:
+        """Return True if the attempt may write nothing more, because another one may run. Thread-safe."""
+
+    async def confirm(
+        self, databases: Sequence[str], call: Any, build_result: Callable[[], dict[str, Any]] | None
+    ) -> None:
+        """Confirm the attempt, as the last statement of the transaction of its tool.
+
+        `databases` are those of the transaction. `build_result` returns the body of the result, which is stored in the
+        same transaction; None for a tool that runs inside another one. Raises CancelledError if the attempt is over.
+        """
+
+
 class ExecutorLease(Protocol):
     """The resources of the executor that one call holds."""
 

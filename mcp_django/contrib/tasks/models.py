@@ -95,6 +95,9 @@ class Task(models.Model):
     expires = models.DateTimeField(_("expires"))
     finished = models.DateTimeField(_("finished"), null=True, blank=True)
 
+    lease_sent = 0.0
+    """Time of `aio.clock.monotonic` before the statement of the claim was sent; for the process with the claim only."""
+
     objects = PrimaryManager["Task"]()
 
     class Meta:

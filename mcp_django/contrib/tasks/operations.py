@@ -5,14 +5,14 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from django.utils import timezone
-
 from mcp_django.aio.clock import monotonic
 from mcp_django.contrib.tasks.attempts.callers import get_owner
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
+from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import publish_change
-from mcp_django.contrib.tasks.rows import leases, store
+from mcp_django.contrib.tasks.rows import clock, leases, store
+from mcp_django.contrib.tasks.rows.availability import AVAILABILITY
 from mcp_django.contrib.tasks.upkeep import enqueue_task, start_maintenance, stop_cancelled_task
 from mcp_django.extensions import Call, InternalError, InvalidParams, MethodNotFound, MissingClientCapability
 from mcp_django.protocol import jsonrpc
@@ -41,7 +41,7 @@ async def find_task(call: Call, id: str) -> Task:
         task = await store.run_on_rows(store.find, id, get_owner(call.root).digest)
     if task is None:
         raise InvalidParams("Unknown task")
-    if task.is_lost(timezone.now()):
+    if task.is_lost(clock.now()) and AVAILABILITY.has_lasted(get_settings().lease):
         task = await _end_lost(task)
     return task
 

@@ -4,8 +4,6 @@ import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.utils import timezone
-
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import start_task, start_timer
 from mcp_django.contrib.tasks.attempts.executions import cancel_execution
@@ -13,7 +11,8 @@ from mcp_django.contrib.tasks.backend import TaskBackend, get_backend
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import publish_change
-from mcp_django.contrib.tasks.rows import leases, store
+from mcp_django.contrib.tasks.rows import clock, leases, store
+from mcp_django.contrib.tasks.rows.availability import AVAILABILITY
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 
 logger = logging.getLogger("mcp_django.tasks")
@@ -83,16 +82,17 @@ def start_maintenance() -> None:
         _maintenance.get().start()
 
 
-async def maintain_tasks(backend: TaskBackend, *, enqueues: bool = True) -> MaintenanceCounts:
+async def maintain_tasks(backend: TaskBackend, *, enqueues: bool = True, is_command: bool = False) -> MaintenanceCounts:
     """End lost attempts, enqueue tasks that no process runs, cancel expired tasks, and delete old rows.
 
     Any number of processes may do so at the same time. Without `enqueues`, tasks that wait go on waiting.
+    `is_command` is True for a process that does so once.
     """
-    before = timezone.now() - timedelta(seconds=FORGOTTEN_SECONDS)
-    lost = await store.run_on_rows(leases.end_lost_attempts)
+    before = clock.now() - timedelta(seconds=FORGOTTEN_SECONDS)
+    lost = await _end_lost_attempts(is_command)
     waiting = {task.pk: task for task in lost if not task.is_terminal}
     if enqueues and backend.delivers_to_workers:
-        repeat_before = timezone.now() - timedelta(seconds=RESEND_SECONDS)
+        repeat_before = clock.now() - timedelta(seconds=RESEND_SECONDS)
         due = await store.run_on_rows(leases.claim_resends, before=before, repeat_before=repeat_before)
         waiting |= {task.pk: task for task in due}
     elif enqueues:
@@ -108,6 +108,15 @@ async def maintain_tasks(backend: TaskBackend, *, enqueues: bool = True) -> Main
     for task in expired:
         await stop_cancelled_task(backend, task)
     return MaintenanceCounts(len(lost), len(waiting) if enqueues else 0, len(expired), await delete_old_tasks())
+
+
+async def _end_lost_attempts(is_command: bool) -> list[Task]:
+    """End the attempts of lost workers, unless the database was away lately: the workers may only seem to be lost."""
+    lease = get_settings().lease
+    if is_command:
+        # It has not seen whether the database was away. So it waits in another way.
+        return await store.run_on_rows(leases.end_lost_attempts, min_seconds=lease)
+    return await store.run_on_rows(leases.end_lost_attempts) if AVAILABILITY.has_lasted(lease) else []
 
 
 async def enqueue_task(backend: TaskBackend, task: Task) -> bool:
@@ -132,7 +141,7 @@ async def stop_cancelled_task(backend: TaskBackend, task: Task) -> None:
 
 async def delete_old_tasks() -> int:
     """Delete the rows of finished tasks whose retention is over, in batches; return their number."""
-    before = timezone.now() - timedelta(seconds=get_settings().retention)
+    before = clock.now() - timedelta(seconds=get_settings().retention)
     deleted = 0
     while count := await store.run_on_rows(leases.delete_expired, before=before, limit=DELETION_ROWS):
         deleted += count

@@ -20,47 +20,53 @@ TIME_QUERIES = {
 }
 """Query of the seconds since the epoch, by vendor. A database in a file has the clock of its machine."""
 MEASURE_INTERVAL_SECONDS = 60.0
-MIN_DIFFERENCE_SECONDS = 2.0
-"""Differences below this are ignored: a slow query looks like one."""
+MIN_WARNED_SECONDS = 2.0
+"""Minimum difference for a warning."""
+MAX_STEP_SECONDS = 0.5
+"""Change of the time of day against the monotonic clock after which the difference is measured again."""
 
 
 class DatabaseClock:
     """Time of day at the database of the event log. Thread-safe."""
 
     def __init__(self) -> None:
-        self._difference = 0.0
+        self.difference = 0.0
+        """Seconds by which the database is ahead."""
         self._next_measurement = 0.0
+        self._offset = 0.0
+        """Time of day minus monotonic time, at the last measurement."""
         self._has_warned = False
 
     def time(self) -> float:
         """Return the seconds since the epoch."""
-        return time.time() + self._difference
+        return time.time() + self.difference
 
     def measure(self) -> None:
-        """Measure the difference, at most once a minute. Blocks for one query.
+        """Measure the difference, once a minute, and after each step of the clock. Blocks for one query.
 
         Raises:
             django.db.Error: the database failed.
         """
-        if monotonic() < self._next_measurement:
+        offset = time.time() - monotonic()
+        if monotonic() < self._next_measurement and abs(offset - self._offset) < MAX_STEP_SECONDS:
             return
 
         started = time.time()
         database_time = query_database_time()
         ended = time.time()
-        self._next_measurement = monotonic() + MEASURE_INTERVAL_SECONDS
+        self._next_measurement, self._offset = monotonic() + MEASURE_INTERVAL_SECONDS, offset
         if database_time is None:
             return
 
-        # The database read its clock between these two times.
-        difference = database_time - min(max(database_time, started), ended)
-        self._difference = difference if abs(difference) >= MIN_DIFFERENCE_SECONDS else 0.0
-        if self._difference and not self._has_warned:
+        # The database read its clock between these two times. A slow query leaves the known difference as it is.
+        self.difference = min(max(self.difference, database_time - ended), database_time - started)
+        is_large = abs(self.difference) >= MIN_WARNED_SECONDS
+        if is_large and not self._has_warned:
             logger.warning(
                 "Clock differs from that of the database by %.1f seconds; synchronize the clocks of all machines",
-                -self._difference,
+                -self.difference,
             )
-        self._has_warned = bool(self._difference)
+        self._has_warned = is_large
 
 
 def query_database_time() -> float | None:

@@ -24,6 +24,7 @@ from mcp_django.runtime.threads.pool import (
 )
 from mcp_django.server.calls.call import current_call
 from mcp_django.server.calls.outcome import THREAD, CallRecord, Wait
+from mcp_django.server.ports import AttemptControl
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -110,6 +111,7 @@ class ThreadAssignment:
         run_exit_callbacks()
         clean_thread(is_cancelled)
         guard.is_closed = False
+        guard.attempt = None
         # asgiref stores the loop in the thread: this would keep the loop alive, and with it the pool.
         vars(SyncToAsync.threadlocal).clear()
         self.pool.release(self.thread)
@@ -135,6 +137,8 @@ class ThreadLease(Executor):
     """Record of the call and its wait while the lease is in the queue."""
     _released_assignments: tuple[ThreadAssignment, ...] = ()
     """Assignments that ended with a wait; functions of the call may still run there."""
+    _attempt: AttemptControl | None = None
+    """Attempt of a task, whose end ends the writes of the call."""
     _manager_count: int = 0
     """Number of blocks whose context managers are entered on threads of the call."""
 
@@ -211,6 +215,8 @@ class ThreadLease(Executor):
                 self._pending.append(job)
             else:
                 self._pending = [job]
+                call = current_call()
+                self._attempt = None if call is None else call.record.attempt
                 try:
                     thread = pool.acquire(self)
                 except BaseException:
@@ -239,6 +245,7 @@ class ThreadLease(Executor):
         if not jobs or self.pool is None:
             return False
         assignment = self.assignment = ThreadAssignment(self.pool, thread)
+        thread.guard.attempt = self._attempt
         thread.put(prepare_thread)
         for job in jobs:
             assignment.submit(job)

@@ -26,6 +26,8 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import OperationalError
 
+from mcp_django.server.ports import AttemptControl
+
 logger = logging.getLogger("mcp_django.lanes")
 
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.01, 0.08
@@ -63,6 +65,8 @@ class StatementGuard:
     Other threads may inspect them, but never use them.
     """
     is_closed: bool = False
+    attempt: AttemptControl | None = None
+    """Attempt of a task that uses the thread. Nothing is written after its end."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop_event: threading.Event = field(default_factory=threading.Event)
     _interrupt_thread: threading.Thread | None = None
@@ -87,9 +91,9 @@ class StatementGuard:
         """Execute a statement (Django's database instrumentation).
 
         Raises:
-            CallEndedError: the guard is closed.
+            CallEndedError: the guard is closed, or the attempt of the task is over.
         """
-        if self.is_closed:
+        if self.is_closed or (self.attempt is not None and self.attempt.is_over()):
             connection = context["connection"]
             # Code that ignores the error must not commit the first half of the transaction.
             connection.needs_rollback = connection.in_atomic_block

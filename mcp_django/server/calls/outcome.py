@@ -8,7 +8,7 @@ from weakref import ReferenceType
 
 from mcp_django.protocol.errors import MCPError
 from mcp_django.protocol.trace_context import TraceContext
-from mcp_django.server.ports import Outcome, Overloaded
+from mcp_django.server.ports import AttemptControl, Outcome, Overloaded
 
 if TYPE_CHECKING:
     from mcp_django.server.calls.background import BackgroundJob
@@ -103,6 +103,8 @@ class CallRecord:
     """True if an earlier call counted this use of the tool, and the extensions of the server have seen it."""
     max_result_bytes: int | None = None
     """Maximum bytes of the answer that the called tool sets; None for the server's limit."""
+    attempt: AttemptControl | None = None
+    """Attempt of a stored task, for which the call runs; None for an ordinary call."""
     answered: bool = False
     """True once the background jobs were taken."""
 

@@ -66,6 +66,7 @@ class Context(CallInfo, ContextView):
         "_sampling_scopes",
         "cleanup_callbacks",
         "in_transaction",
+        "is_outermost",
         "is_rolled_back",
         "jobs",
     )
@@ -82,6 +83,8 @@ class Context(CallInfo, ContextView):
         """Cleanup callbacks of a call without a session."""
         self.in_transaction = False
         """True if the handler runs in a transaction of the call."""
+        self.is_outermost = False
+        """True if the value of the handler is the result of a call of a tool."""
         self.is_rolled_back = False
         """True if the handler has rolled its work back, and returns a result: after a dry run."""
         self.jobs: list[BackgroundJob] | None = None

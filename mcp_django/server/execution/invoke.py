@@ -7,7 +7,7 @@ reference.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
@@ -43,7 +43,7 @@ from mcp_django.server.execution.hooks import check_guards, run_with_hooks
 from mcp_django.server.execution.permissions import check_permission, count_use
 from mcp_django.server.execution.streaming import STREAM_TYPES, collect_stream
 from mcp_django.server.injection.handler import Handler
-from mcp_django.server.ports import Outcome, Overloaded
+from mcp_django.server.ports import AttemptControl, Outcome, Overloaded
 from mcp_django.server.primitives.base import Primitive, Resource, ResourceTemplate, Tool
 from mcp_django.server.primitives.results import (
     ExtensionResult,
@@ -87,7 +87,9 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
             if type(value) in STREAM_TYPES:
                 value = await collect_stream(value, Context(call, tool), tool.output)
         else:
-            value = await _run_suspendable(call, tool, tool.handler, values, Context(call, tool, conversation))
+            context = Context(call, tool, conversation)
+            context.is_outermost = True
+            value = await _run_suspendable(call, tool, tool.handler, values, context)
             if type(value) is InputRequired:
                 return value
 
@@ -271,6 +273,8 @@ async def run_handler(call: Call, handler: Handler, values: dict[str, Any], cont
         if databases:
             async with call.server.executor.atomic(databases):
                 value = await _run_in_transaction(call, handler, values, context)
+                if call.record.attempt is not None:
+                    await _confirm_attempt(call.record.attempt, call, databases, value, context)
         else:
             value = await _inject_and_run(call, handler, values, context)
     finally:
@@ -294,6 +298,19 @@ async def _run_in_transaction(call: Call, handler: Handler, values: dict[str, An
     return value
 
 
+async def _confirm_attempt(
+    attempt: AttemptControl, call: Call, databases: Sequence[str], value: Any, context: Context
+) -> None:
+    tool = context.tool
+    is_result = context.is_outermost and tool is not None and type(value) is not ExtensionResult
+
+    def build_result() -> dict[str, Any]:
+        assert tool is not None  # see is_result
+        return call.revision.shape_call_result(build_tool_result(tool, value))
+
+    await attempt.confirm(databases, call, build_result if is_result else None)
+
+
 async def _inject_and_run(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
     """Fill the injected parameters, call the function, and collect the pieces of its result."""
     if handler.injected is not None:
@@ -302,6 +319,8 @@ async def _inject_and_run(call: Call, handler: Handler, values: dict[str, Any], 
         return await _call_function(call, handler, values, context)
 
     value: Any = _UNSET
+    if call.record.attempt is not None:
+        call.record.attempt.has_begun = True
     async with AsyncExitStack() as stack:
         await handler.dependencies.fill(values, context, call.server.executor, stack)
         value = await _call_function(call, handler, values, context)
@@ -311,7 +330,7 @@ async def _inject_and_run(call: Call, handler: Handler, values: dict[str, Any], 
 
 
 async def _call_function(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
-    value = await handler.run(call.server.executor, values)
+    value = await handler.run(call.server.executor, values, call.record.attempt)
     if type(value) in STREAM_TYPES and (tool := context.tool) is not None:
         return await collect_stream(value, context, tool.output)
     return value

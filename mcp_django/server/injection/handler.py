@@ -8,7 +8,7 @@ from typing import Any, Literal
 from mcp_django.server.callables import is_async, is_generator
 from mcp_django.server.injection.dependencies import Dependencies
 from mcp_django.server.injection.parameters import InjectedParameters
-from mcp_django.server.ports import Executor
+from mcp_django.server.ports import AttemptControl, Executor
 
 DEFAULT_DATABASE = "default"
 AtomicDatabases = Literal[True] | tuple[str, ...] | None
@@ -41,14 +41,23 @@ class Handler:
             self.injected = InjectedParameters(fn, injected, where)
             self.dependencies = Dependencies(self.injected, where) or None
 
-    async def run(self, executor: Executor, values: dict[str, Any]) -> Any:
-        """Call the function: async on the event loop, sync on a thread."""
+    async def run(self, executor: Executor, values: dict[str, Any], attempt: AttemptControl | None = None) -> Any:
+        """Call the function: async on the event loop, sync on a thread. Its begin is recorded in `attempt`."""
+        if attempt is not None and (self.is_async or self.is_generator):
+            attempt.has_begun = True
         if self.is_async:
             return await self.fn(**values)
         if self.is_generator:
             return self.fn(**values)  # does not start the generator
-        value = await executor.run(self.fn, **values)
+        if attempt is None:
+            value = await executor.run(self.fn, **values)
+        else:
+            value = await executor.run(self._begin, attempt, values)
         return await value if inspect.isawaitable(value) else value
+
+    def _begin(self, attempt: AttemptControl, values: dict[str, Any]) -> Any:
+        attempt.has_begun = True
+        return self.fn(**values)
 
     def get_databases(self, inherited: tuple[str, ...]) -> tuple[str, ...]:
         """Return the databases of the handler's transaction, given those of the server."""

@@ -1,6 +1,7 @@
 """A server with the extension, tools whose ends the test decides, and clients."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from mcp_django import Context, Server, ToolError, wiring
 from mcp_django.contrib.tasks.models import Task
+from mcp_django.contrib.tasks.rows.availability import AVAILABILITY
 from mcp_django.protocol.errors import InternalError, MCPError
 from mcp_django.server.primitives.registry import get_registry
 from mcp_django.types import TaskOptions, ToolAnnotations
@@ -34,6 +36,12 @@ class Gate:
         self.open()
         while await Task.objects.filter(status="working").exclude(worker="").aexists():
             await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def available_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database has answered for a long time."""
+    monkeypatch.setattr(AVAILABILITY, "since", -math.inf)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from mcp_django.contrib.tasks import upkeep
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.backends import celery, loop_thread
 from mcp_django.contrib.tasks.models import Task
+from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.upkeep import maintain_tasks
 from tests.contrib.tasks.clients import TaskClient
 from tests.contrib.tasks.conftest import Gate
@@ -181,8 +182,9 @@ def test_a_message_is_repeated_by_one_process_and_rarely(
 
 
 def test_the_maintenance_command_sends_the_tasks_of_lost_workers_again(sent: list[dict[str, Any]]) -> None:
-    past = timezone.now() - timedelta(seconds=1)
-    lost = save_task(worker="w", lease_expires=past, max_losses=1)
+    now, lease = timezone.now(), timedelta(seconds=get_settings().lease)
+    lost = save_task(worker="w", lease_expires=now - 2 * lease, max_losses=1)
+    save_task(worker="v", lease_expires=now - lease / 2)  # perhaps the database was away
     out = StringIO()
     call_command("mcp_cleartasks", stdout=out)
     assert out.getvalue() == "Lost: 1. Expired: 0. Deleted: 0.\n"

@@ -117,12 +117,12 @@ def list_ids() -> list[str]:
 def test_only_the_holder_of_the_lease_ends_a_task() -> None:
     claimed = leases.claim_task(save_task().pk, worker="one", lease=30)
     assert claimed is not None
-    assert store.beat(claimed.pk, "two", 30, {}) is False
+    assert store.extend_leases({(claimed.pk, "two")}, 30) == {(claimed.pk, "two")}
     stranger = Task.objects.get()
     stranger.worker = "two"
     completed = {"result": "{}"}
     assert store.finish_attempts([store.TaskEnd(stranger, TaskStatus.COMPLETED, completed)]) == []
-    assert store.beat(claimed.pk, "one", 30, {"status_message": "half"}) is True
+    assert store.write_progress(claimed.pk, "one", {"status_message": "half"}) is True
     assert store.finish_attempts([store.TaskEnd(claimed, TaskStatus.COMPLETED, completed)]) == [claimed]
     for status in TaskStatus:
         assert store.finish_row(store.TaskEnd(claimed, status, {})) is False
@@ -197,7 +197,7 @@ def test_a_worker_without_the_lease_asks_nothing() -> None:
 
 def test_the_command_ends_cancels_and_deletes() -> None:
     now = timezone.now()
-    lost = save_task(worker="w", lease_expires=now - timedelta(seconds=1))
+    lost = save_task(worker="w", lease_expires=now - timedelta(minutes=10))
     expired = save_task(expires=now - timedelta(seconds=1))
     old = [save_task(status="completed", expires=now - timedelta(days=2)) for _ in range(3)]
     out = StringIO()

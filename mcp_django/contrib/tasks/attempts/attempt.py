@@ -6,14 +6,14 @@ decision and the observation of calls. `TaskEra` gives it a call built from the 
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.utils import timezone, translation
 
-from mcp_django.aio.tasks import wait_for_event
 from mcp_django.contrib.tasks.attempts.callers import describe_call
 from mcp_django.contrib.tasks.attempts.conversation import TaskConversation
+from mcp_django.contrib.tasks.attempts.heartbeats import HeldLease
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
@@ -35,8 +35,9 @@ logger = logging.getLogger("mcp_django.tasks")
 TOOLS_CALL = "tools/call"
 MIN_WRITE_SECONDS = 1.0
 """Minimum seconds between two writes of the progress."""
-MAX_BEATS_PER_LEASE = 4
-"""Number of heartbeats in the time of a lease."""
+
+
+LOST_TEXT = "The attempt has lost its lease"
 
 
 class AttemptResult(NamedTuple):
@@ -62,6 +63,12 @@ class Attempt:
         """Steps that were recorded before the task had a row."""
         self.binding = b""
         """Binding of the state that a round before the task has."""
+        self.lease: HeldLease | None = None
+        """The lease of the row; None before the task has one."""
+        self.has_begun = False
+        """True once the function of the tool, or one of its dependencies, has been called."""
+        self.has_confirmed = False
+        """True if a transaction of the tool was about to be committed."""
         self._server = server
         self._principal = principal
         self._base = dict(base or {})
@@ -115,6 +122,7 @@ class Attempt:
         context = self.task.get_context()
         record = CallRecord()
         record.is_continued = True
+        record.attempt = self
         record.linked_span = context.get("span")
         call = Call(
             message,
@@ -136,9 +144,35 @@ class Attempt:
         encoded = jsonrpc.dumps(value).decode()
         if self.is_stored:
             # On the thread of the call: the step and its record are in the same transaction.
-            await self._server.executor.run(store.record_step, self.task.pk, key, encoded)
+            task = self.task
+            if not await self._server.executor.run(store.record_step, task.pk, task.worker, key, encoded):
+                raise asyncio.CancelledError(LOST_TEXT)
         else:
             self.unsaved_steps[key] = encoded
+
+    def is_over(self) -> bool:
+        """Return True if the attempt may write nothing more. Thread-safe."""
+        return self.lease is not None and self.lease.is_over()
+
+    async def confirm(
+        self, databases: Sequence[str], call: Call, build_result: Callable[[], dict[str, Any]] | None
+    ) -> None:
+        """Store the result in the transaction of the tool, if the row still belongs to this attempt.
+
+        A process that dies after the commit therefore loses no result, and no other attempt commits as well. Where the
+        tasks are in another database, the row is only read before the commit. Raises CancelledError.
+        """
+        if not self.is_stored:
+            return
+        values: dict[str, Any] = {}
+        task, is_same_database = self.task, store.get_alias() in databases
+        if build_result is not None and is_same_database:
+            encoded = jsonrpc.dumps(call.era.add_result_fields(call, body := build_result()))
+            if len(encoded) <= get_settings().result_bytes:
+                values = build_result_columns(body, encoded)
+        if self.is_over() or not await self._server.executor.run(store.commit_result, task.pk, task.worker, values):
+            raise asyncio.CancelledError(LOST_TEXT)
+        self.has_confirmed = is_same_database
 
     def take_changes(self) -> dict[str, Any]:
         """Return the progress that is not written yet, as columns."""
@@ -158,35 +192,29 @@ class Attempt:
         return True
 
     def report(self, **changes: Any) -> None:
-        """Set the progress or the status message, to be written with the next heartbeat."""
+        """Set the progress or the status message, to be written soon."""
         if "status_message" in changes:
             changes["status_message"] = store.clean_message(changes["status_message"])
         self._changes.update(changes)
         self._changed.set()
 
-    def request_beat(self) -> None:
-        """Send the next heartbeat now, which finds out whether the task was cancelled."""
-        self._changed.set()
+    async def write_changes(self, on_change: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
+        """Write the progress, at most once in `MIN_WRITE_SECONDS`, until the lease is lost.
 
-    async def keep_lease(self, on_change: Any) -> None:
-        """Extend the lease and write the progress, until the lease is lost.
-
-        `on_change` is awaited with the columns after each write of the progress. Failed writes are repeated.
+        `on_change` is awaited with the columns after each write. Failed writes are repeated.
         """
-        lease = get_settings().lease
         while True:
-            await wait_for_event(self._changed, lease / MAX_BEATS_PER_LEASE)
+            await self._changed.wait()
             self._changed.clear()
             changes = self.take_changes()
             try:
-                is_held = await store.run_on_rows(store.beat, self.task.pk, self.task.worker, lease, changes)
-                if not is_held:
+                if not await store.run_on_rows(store.write_progress, self.task.pk, self.task.worker, changes):
                     return
-                if changes:
-                    await on_change(changes)
+                await on_change(changes)
             except Exception:
-                logger.exception("Heartbeat of task failed; it is repeated")
+                logger.warning("The progress of a task could not be written; it is repeated", exc_info=True)
                 self._changes = {**changes, **self._changes}
+                self._changed.set()
             await asyncio.sleep(MIN_WRITE_SECONDS)
 
 
@@ -269,3 +297,13 @@ def describe_task_call(call: Call, rounds: Mapping[str, Any]) -> str:
     `rounds` is the state of the rounds before the task.
     """
     return jsonrpc.dumps({**describe_call(call), "rounds": dict(rounds)}).decode()
+
+
+def build_result_columns(result: Mapping[str, Any], encoded: bytes) -> dict[str, Any]:
+    """Return the columns of a result; `encoded` is its JSON."""
+    columns: dict[str, Any] = {"result": encoded.decode(), "is_error": bool(result.get("isError"))}
+    if columns["is_error"]:
+        # Clients of core tasks that do not read the result of a failed task show this message.
+        text = next((block["text"] for block in result.get("content", ()) if block.get("type") == "text"), "")
+        columns["status_message"] = store.clean_message(text)
+    return columns

@@ -13,17 +13,22 @@ from typing import Any
 from mcp_django import wiring
 from mcp_django.aio.tasks import start_task
 from mcp_django.contrib.tasks.attempts import executions
-from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
+from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult, build_result_columns
 from mcp_django.contrib.tasks.attempts.callers import CallerGone, load_principal
-from mcp_django.contrib.tasks.attempts.ends import repeat_write, store_end
+from mcp_django.contrib.tasks.attempts.ends import repeat_write, return_task, store_end
+from mcp_django.contrib.tasks.attempts.heartbeats import LeaseHolder
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import publish_change
 from mcp_django.contrib.tasks.rows import leases, store
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidParams
+from mcp_django.runtime.database_failures import find_database_failure
+from mcp_django.server.ports import Overloaded
 
 logger = logging.getLogger("mcp_django.tasks")
+RETURN_SECONDS = 5.0
+"""Seconds until a task is tried again whose tool could not begin."""
 UNWIND_SECONDS = 1.0
 """Maximum seconds for a cancelled tool to clean up."""
 
@@ -52,7 +57,14 @@ async def run_claimed_task(task: Task) -> None:
     except CallerGone as problem:
         await _fail(task, InvalidParams.code, str(problem))
         return
-    except Exception:
+    except Overloaded as problem:
+        await return_task(task, delay=problem.retry_after or RETURN_SECONDS)
+        return
+    except Exception as problem:
+        if find_database_failure(problem) is not None:
+            logger.warning("The caller of a task could not be read; the task waits again", exc_info=True)
+            await return_task(task, delay=RETURN_SECONDS)
+            return
         logger.exception("The call of a task could not be built")
         await _fail(task, InternalError.code, "The call of this task could not be built")
         return
@@ -65,46 +77,81 @@ async def supervise(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") 
     Cancelling this function means that the process ends.
     """
     task = attempt.task
-    beats = start_task(
-        attempt.keep_lease(lambda changes: publish_change(task.pk, has_progress=attempt.record_growth(changes)))
+    holder = LeaseHolder(task, execution.cancel)
+    writing = start_task(
+        attempt.write_changes(lambda changes: publish_change(task.pk, has_progress=attempt.record_growth(changes)))
     )
-    # The lease is lost when the task was cancelled, has expired, or belongs to another worker.
-    beats.add_done_callback(lambda ended: None if ended.cancelled() else execution.cancel())
-    following = start_task(_follow_cancellations(attempt))
+    following = start_task(_follow_cancellations(holder))
 
     try:
-        with executions.register_execution(task.pk, execution):
+        with executions.register_execution(task.pk, execution), holder as attempt.lease:
             await asyncio.wait([execution])
+            is_over = attempt.lease.is_over()
     except asyncio.CancelledError:
         execution.cancel()
         await asyncio.wait([execution], timeout=UNWIND_SECONDS)
         await _end_lost_attempt(task, AttemptOutcome.STOPPED, leases.STOPPED_MESSAGE)
         raise
     finally:
-        beats.cancel()
+        writing.cancel()
         following.cancel()
-    await _store_end(attempt, execution)
+    await _store_end(attempt, execution, is_over)
 
 
-async def _follow_cancellations(attempt: Attempt) -> None:
+async def _follow_cancellations(holder: LeaseHolder) -> None:
     if await executions.follow_cancellations():
-        attempt.request_beat()
+        holder.request_beat()
 
 
-async def _store_end(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") -> None:
+async def _store_end(attempt: Attempt, execution: "asyncio.Task[AttemptResult]", is_over: bool) -> None:
+    """Store the end of an attempt. `is_over` is True if its lease was over at its end.
+
+    Its writes were refused from then on, so its errors mean nothing.
+    """
     task = attempt.task
-    if execution.cancelled():
-        await _end_attempt(task, AttemptOutcome.CANCELLED)
-    elif execution.exception() is not None:
-        logger.error("An attempt ended with an exception", exc_info=execution.exception())
+    problem = None if execution.cancelled() else execution.exception()
+    ended = None if execution.cancelled() or problem is not None else execution.result()
+    is_good = ended is not None and (ended.result is None or not ended.result.get("isError")) and ended.error is None
+    if not is_good and attempt.has_confirmed and await _complete_committed(task):
+        return
+    if execution.cancelled() or (is_over and not is_good):
+        await _end_cancelled_attempt(attempt, is_over)
+    elif problem is not None and not attempt.has_begun and find_database_failure(problem) is not None:
+        await return_task(task, delay=RETURN_SECONDS)
+    elif problem is not None:
+        logger.error("An attempt ended with an exception", exc_info=problem)
         await _fail(task, InternalError.code, "Internal error")
-    else:
-        await _store_result(attempt, execution.result())
+    elif ended is not None:
+        await _store_result(attempt, ended)
+
+
+async def _complete_committed(task: Task) -> bool:
+    """Complete a task with the result that its tool has committed; return False without one.
+
+    The answer to a commit may be lost with the connection.
+    """
+    committed = await repeat_write(lambda: store.run_on_rows(store.read_committed, task.pk))
+    if committed:
+        await store_end(store.TaskEnd(task, TaskStatus.COMPLETED, committed))
+    return bool(committed)
+
+
+async def _end_cancelled_attempt(attempt: Attempt, is_over: bool) -> None:
+    task = attempt.task
+    if is_over and attempt.lease is not None and not attempt.lease.is_lost:
+        # The lease could not be extended. As long as the row belongs to this attempt, no other one runs.
+        await _end_lost_attempt(task, AttemptOutcome.LOST, leases.LOST_MESSAGE)
+    await _end_attempt(task, AttemptOutcome.CANCELLED)
 
 
 async def _store_result(attempt: Attempt, ended: AttemptResult) -> None:
     task, conversation = attempt.task, attempt.conversation
-    if ended.error is not None:
+    if isinstance(ended.problem, Overloaded) and not attempt.has_begun:
+        await return_task(task, delay=ended.problem.retry_after or RETURN_SECONDS)
+    elif isinstance(ended.problem, Overloaded):
+        # The tool runs again only if it may run twice.
+        await _end_lost_attempt(task, AttemptOutcome.FINISHED, str(ended.problem))
+    elif ended.error is not None:
         await _fail(task, ended.error["code"], ended.error["message"], ended.error.get("data"))
     elif ended.result is not None:
         await _complete(task, ended.result, attempt.take_changes())
@@ -138,16 +185,8 @@ async def _complete(task: Task, result: dict[str, Any], changes: dict[str, objec
     if len(encoded) > limit:
         await _fail(task, InternalError.code, f"The result has {len(encoded)} bytes; at most {limit} are stored")
         return
-    values = {**changes, "result": encoded.decode(), "is_error": bool(result.get("isError"))}
-    if values["is_error"]:
-        # Clients of core tasks that do not read the result of a failed task show this message.
-        values["status_message"] = _find_text(result)
+    values = {**changes, **build_result_columns(result, encoded)}
     await store_end(store.TaskEnd(task, TaskStatus.COMPLETED, values))
-
-
-def _find_text(result: dict[str, Any]) -> str:
-    """Return the first text of a result, or an empty one."""
-    return next((block["text"] for block in result.get("content", ()) if block.get("type") == "text"), "")
 
 
 async def _fail(task: Task, code: int, message: str, data: object = None) -> None:

@@ -1,11 +1,9 @@
 """Calls in the grace: a plain result if the tool ends within it, a question of the call, or a task."""
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
-from django.utils import timezone
-
+from mcp_django.aio.clock import monotonic
 from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
 from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.creation.stored_call import TASK_KEY, StoredCall
@@ -68,19 +66,16 @@ class GraceCall:
 
     async def _store(self, attempt: Attempt, settings: TaskSettings) -> None:
         """Insert the row of an attempt that is running already."""
-        task, now = attempt.task, timezone.now()
+        task = attempt.task
+        task.lease_sent = monotonic()
         task.worker = leases.create_worker_name()
         task.attempts = 1
-        task.heartbeat = now
-        task.lease_expires = now + timedelta(seconds=settings.lease)
-        task.created = task.updated = now
-        task.expires = now + timedelta(milliseconds=task.ttl_ms)
         steps = dict(attempt.unsaved_steps)
         await store.run_on_rows(store.create, task, steps, settings)
         attempt.is_stored = True
         for key, value in attempt.unsaved_steps.items():
             if key not in steps:  # it ended while the row was inserted
-                await store.run_on_rows(store.record_step, task.pk, key, value)
+                await store.run_on_rows(store.record_step, task.pk, task.worker, key, value)
 
 
 def _get_server(call: Call) -> Server:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db.models import Count, Min, Q
-from django.utils import timezone
 
 from mcp_django.contrib.tasks.models import ACTIVE, AttemptOutcome, Task, TaskAttempt, TaskStatus, TaskWorker
+from mcp_django.contrib.tasks.rows import clock
 from mcp_django.contrib.tasks.rows.leases import ALIVE_SECONDS
 
 LOSS_WINDOW_SECONDS = 3600.0
@@ -33,7 +33,7 @@ class TaskFigures:
 
 def read_figures() -> TaskFigures:
     """Return the figures, from three statements."""
-    now = timezone.now()
+    now = clock.now()
     is_working = Q(status=TaskStatus.WORKING)
     is_waiting = is_working & Q(worker="")
     counts = Task.objects.filter(status__in=ACTIVE, expires__gt=now).aggregate(

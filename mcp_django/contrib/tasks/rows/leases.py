@@ -13,8 +13,8 @@ from typing import Any
 
 from django.db import connections, transaction
 from django.db.models import F, Q, QuerySet
-from django.utils import timezone
 
+from mcp_django.aio.clock import monotonic
 from mcp_django.contrib.tasks.models import (
     ACTIVE,
     WORKER_CHARACTERS,
@@ -24,7 +24,7 @@ from mcp_django.contrib.tasks.models import (
     TaskStatus,
     TaskWorker,
 )
-from mcp_django.contrib.tasks.rows import store
+from mcp_django.contrib.tasks.rows import clock, store
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError
 
@@ -44,7 +44,7 @@ def create_worker_name() -> str:
 
 def find_due() -> QuerySet[Task]:
     """Return the tasks that a worker may claim now."""
-    now = timezone.now()
+    now = clock.now()
     is_due = Q(run_after=None) | Q(run_after__lte=now)
     return Task.objects.filter(is_due, status=TaskStatus.WORKING, worker="", expires__gt=now)
 
@@ -52,10 +52,12 @@ def find_due() -> QuerySet[Task]:
 def claim_task(id: str, *, worker: str, lease: float) -> Task | None:
     """Claim a waiting task for an attempt; return its row, or None if it does not wait."""
     waiting = find_due().filter(pk=id)
+    sent = monotonic()
     with transaction.atomic(using=store.get_alias()):
         if not waiting.update(attempts=F("attempts") + 1, **_build_claim(worker, lease)):
             return None
         task = Task.objects.get(pk=id)
+        task.lease_sent = sent
         store.start_attempts([task])
     return task
 
@@ -75,12 +77,14 @@ def claim_next_tasks(queues: Sequence[str] | None, *, worker: str, lease: float,
         claimed = [claim_task(id, worker=worker, lease=lease) for id in ids]
         return [task for task in claimed if task is not None]
 
+    sent = monotonic()
     with transaction.atomic(using=store.get_alias()):
         rows = list(waiting.select_for_update(skip_locked=True)[:limit])
         if rows:
             values = _build_claim(worker, lease)
             Task.objects.filter(pk__in=[task.pk for task in rows]).update(attempts=F("attempts") + 1, **values)
             for task in rows:
+                task.lease_sent = sent
                 for name, value in {"attempts": task.attempts + 1, **values}.items():
                     setattr(task, name, value)
             store.start_attempts(rows)
@@ -88,7 +92,7 @@ def claim_next_tasks(queues: Sequence[str] | None, *, worker: str, lease: float,
 
 
 def _build_claim(worker: str, lease: float) -> dict[str, Any]:
-    now = timezone.now()
+    now = clock.now()
     return {
         "worker": worker,
         "heartbeat": now,
@@ -103,7 +107,7 @@ def return_task(task: Task, *, delay: float) -> Task | None:
     No worker claims it for `delay` seconds. The attempt does not count: neither as a loss nor as an attempt. Returns
     None if the attempt has lost its lease.
     """
-    now = timezone.now()
+    now = clock.now()
     held = Task.objects.filter(pk=task.pk, worker=task.worker, status=TaskStatus.WORKING)
     values: dict[str, Any] = {"updated": now, "run_after": now + timedelta(seconds=delay)}
     with transaction.atomic(using=store.get_alias()):
@@ -116,21 +120,24 @@ def return_task(task: Task, *, delay: float) -> Task | None:
 def end_lost_attempt(task: Task, outcome: AttemptOutcome, text: str) -> Task | None:
     """End the attempt of a lost or stopped worker, and return the row; None if another process was faster.
 
-    The task waits again if it may be repeated. Otherwise it fails with `text`.
+    A task whose tool has committed its result is completed. Another one waits again if it may be repeated. Otherwise
+    it fails with `text`.
     """
     error = jsonrpc.dumps({"code": InternalError.code, "message": text}).decode()
     failed = store.TaskEnd(task, TaskStatus.FAILED, {"error": error, "status_message": text})
     with transaction.atomic(using=store.get_alias()):
-        is_waiting = store.give_up_lease(task.pk, task.worker)
-        if not is_waiting and not store.finish_row(failed):
+        is_committed = store.complete_committed(task)
+        is_waiting = not is_committed and store.give_up_lease(task.pk, task.worker)
+        if not is_committed and not is_waiting and not store.finish_row(failed):
             return None
-        store.end_attempt(task.pk, task.attempts, outcome)
+        store.end_attempt(task.pk, task.attempts, AttemptOutcome.FINISHED if is_committed else outcome)
     return Task.objects.get(pk=task.pk) if is_waiting else store.read_finished(task.pk)
 
 
-def end_lost_attempts(*, limit: int = 100) -> list[Task]:
-    """End the attempts whose leases have expired; return the rows, which wait again or have failed."""
-    lost = Task.objects.filter(status=TaskStatus.WORKING, lease_expires__lt=timezone.now()).exclude(worker="")
+def end_lost_attempts(*, min_seconds: float = 0.0, limit: int = 100) -> list[Task]:
+    """End the attempts whose leases expired `min_seconds` ago; return the rows, which have ended or wait again."""
+    before = clock.now() - timedelta(seconds=min_seconds)
+    lost = Task.objects.filter(status=TaskStatus.WORKING, lease_expires__lt=before).exclude(worker="")
     rows = [
         end_lost_attempt(task, AttemptOutcome.LOST, LOST_MESSAGE) for task in lost.order_by("lease_expires")[:limit]
     ]
@@ -150,7 +157,7 @@ def claim_resends(*, before: datetime, repeat_before: datetime, limit: int = 100
     it began to wait.
     """
     is_unsent = Q(sent=None) | Q(sent__lt=F("updated")) | Q(sent__lt=repeat_before)
-    now = timezone.now()
+    now = clock.now()
     waiting = find_waiting(before=before, limit=limit, is_unsent=is_unsent)
     unsent = Task.objects.filter(is_unsent, status=TaskStatus.WORKING, worker="")
     return [task for task in waiting if unsent.filter(pk=task.pk).update(sent=now)]
@@ -163,7 +170,7 @@ def release_resend(id: str) -> None:
 
 def cancel_expired(*, limit: int = 100) -> list[Task]:
     """Cancel unfinished tasks that have expired; return their rows."""
-    expired = Task.objects.filter(status__in=ACTIVE, expires__lte=timezone.now()).order_by("expires")
+    expired = Task.objects.filter(status__in=ACTIVE, expires__lte=clock.now()).order_by("expires")
     rows = [store.cancel(id) for id in expired.values_list("pk", flat=True)[:limit]]
     return [row for row in rows if row is not None]
 
@@ -180,7 +187,9 @@ def delete_expired(*, before: datetime, limit: int = 500) -> int:
 
 def report_worker(row: TaskWorker, running: int, finished: int) -> None:
     """Write the state of a worker, and delete the rows of workers that are silent for an hour."""
-    now = timezone.now()
+    now = clock.now()
+    if row.pk is None:
+        row.started = now
     row.running = running
     row.finished = finished
     row.seen = now
@@ -195,4 +204,4 @@ def remove_worker(row: TaskWorker) -> None:
 
 def is_worker_alive(row: TaskWorker) -> bool:
     """Return True if a worker process has reported lately."""
-    return row.seen >= timezone.now() - timedelta(seconds=ALIVE_SECONDS)
+    return row.seen >= clock.now() - timedelta(seconds=ALIVE_SECONDS)

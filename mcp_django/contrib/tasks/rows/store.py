@@ -5,13 +5,12 @@ transition is one conditional UPDATE, or a transaction that starts with one.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from django.db import router, transaction
+from django.db import connections, router, transaction
 from django.db.models import Count, F, Q
-from django.utils import timezone
 
 from mcp_django import wiring
 from mcp_django.contrib.tasks.models import (
@@ -25,6 +24,8 @@ from mcp_django.contrib.tasks.models import (
     TaskStep,
 )
 from mcp_django.contrib.tasks.options import TaskSettings
+from mcp_django.contrib.tasks.rows import clock
+from mcp_django.contrib.tasks.rows.availability import AVAILABILITY
 from mcp_django.contrib.tasks.signals import task_created, task_finished
 from mcp_django.protocol import jsonrpc
 from mcp_django.runtime.threads.executor import run_on_own_thread
@@ -52,7 +53,7 @@ class Refusal(NamedTuple):
 
 async def run_on_rows(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Run a blocking function of this module. It completes even if the caller is cancelled."""
-    return await run_on_own_thread(wiring.get_log_executor(), fn, *args, **kwargs)
+    return await run_on_own_thread(wiring.get_log_executor(), AVAILABILITY.observe, fn, *args, **kwargs)
 
 
 def get_alias() -> str:
@@ -61,7 +62,7 @@ def get_alias() -> str:
 
 
 def create(task: Task, steps: Mapping[str, str], limits: TaskSettings) -> None:
-    """Insert a task, with the attempt that runs already, if any, and its steps.
+    """Insert a task, with the attempt that runs already, if any, and its steps. Its life begins now.
 
     Raises Overloaded if the caller or the server has too many unfinished tasks.
     """
@@ -72,6 +73,12 @@ def create(task: Task, steps: Mapping[str, str], limits: TaskSettings) -> None:
         text = "Too many unfinished tasks; wait until some have finished, or cancel them"
         raise Overloaded(text, retry_after=limits.poll, status=429)
 
+    now = clock.now()
+    task.created = task.updated = now
+    task.expires = now + timedelta(milliseconds=task.ttl_ms)
+    if task.worker:
+        task.heartbeat = now
+        task.lease_expires = now + timedelta(seconds=limits.lease)
     task.save(force_insert=True, using=get_alias())
     if task.worker:
         start_attempts([task])
@@ -83,7 +90,7 @@ def create(task: Task, steps: Mapping[str, str], limits: TaskSettings) -> None:
 def find(id: str, owner_hash: str) -> Task | None:
     """Return the task of an owner, or None if it is unknown or expired. One indexed read."""
     task = Task.objects.filter(pk=id, owner_hash=owner_hash).first()
-    return None if task is None or task.expires <= timezone.now() else task
+    return None if task is None or task.expires <= clock.now() else task
 
 
 def follow(id: str, owner_hash: str) -> Task | None:
@@ -94,7 +101,7 @@ def follow(id: str, owner_hash: str) -> Task | None:
 
 def list_after(owner_hash: str, after: tuple[datetime, str] | None, limit: int) -> list[Task]:
     """Return up to `limit` tasks of an owner that follow `after` (creation and id), the oldest first."""
-    rows = Task.objects.filter(owner_hash=owner_hash, expires__gt=timezone.now()).order_by("created", "pk")
+    rows = Task.objects.filter(owner_hash=owner_hash, expires__gt=clock.now()).order_by("created", "pk")
     if after is not None:
         created, id = after
         rows = rows.filter(Q(created__gt=created) | Q(created=created, pk__gt=id))
@@ -103,8 +110,9 @@ def list_after(owner_hash: str, after: tuple[datetime, str] | None, limit: int) 
 
 def cancel(id: str) -> Task | None:
     """Cancel a task; return its row, or None if it has a terminal status."""
-    now = timezone.now()
-    changed = Task.objects.filter(pk=id, status__in=ACTIVE).update(
+    now = clock.now()
+    # A result in the row was committed by the tool, which cannot be undone: the task is about to complete.
+    changed = Task.objects.filter(pk=id, status__in=ACTIVE, result="").update(
         status=TaskStatus.CANCELLED, updated=now, finished=now, input_requests="", worker="", lease_expires=None
     )
     return read_finished(id) if changed else None
@@ -118,14 +126,14 @@ def answer(id: str, responses: Mapping[str, dict[str, Any] | Refusal]) -> Task |
     """
     with transaction.atomic(using=get_alias()):
         # The write comes first: it locks the row, so that concurrent answers see each other.
-        if not Task.objects.filter(pk=id, status=TaskStatus.INPUT_REQUIRED).update(updated=timezone.now()):
+        if not Task.objects.filter(pk=id, status=TaskStatus.INPUT_REQUIRED).update(updated=clock.now()):
             return None
         open_rows = list(TaskInput.objects.filter(task=id, closed=None).order_by("pk"))
         for row in open_rows:
             if row.key in responses:
                 given = responses[row.key]
                 row.answer = jsonrpc.dumps(given.message if isinstance(given, Refusal) else given).decode()
-                row.closed = timezone.now()
+                row.closed = clock.now()
                 row.save(update_fields=["answer", "closed"])
 
         rest = [row for row in open_rows if row.closed is None]
@@ -136,7 +144,7 @@ def answer(id: str, responses: Mapping[str, dict[str, Any] | Refusal]) -> Task |
 
 def restart_lifetime(id: str, seconds: float) -> None:
     """Let a task with open questions live for some seconds from now on."""
-    now = timezone.now()
+    now = clock.now()
     asking = Task.objects.filter(pk=id, status=TaskStatus.INPUT_REQUIRED)
     asking.update(created=now, expires=now + timedelta(seconds=seconds))
 
@@ -151,7 +159,7 @@ def suspend(id: str, worker: str, questions: Sequence[Question], accepted: Itera
 
     Returns None if the attempt has lost its lease.
     """
-    now = timezone.now()
+    now = clock.now()
     with transaction.atomic(using=get_alias()):
         held = Task.objects.filter(pk=id, worker=worker, status__in=ACTIVE)
         if not held.update(status=TaskStatus.INPUT_REQUIRED, updated=now, worker="", lease_expires=None):
@@ -178,6 +186,7 @@ def _merge_questions(id: str, rows: list[TaskInput], questions: Sequence[Questio
                 name=question.name,
                 digest=question.digest,
                 request=jsonrpc.dumps(question.request).decode(),
+                created=now,
             )
             row.save(force_insert=True)
             keys.add(row.key)
@@ -216,7 +225,7 @@ def finish_attempts(ends: Sequence[TaskEnd]) -> list[Task]:
         for number in {task.attempts for task in tasks}:
             ids = [task.pk for task in tasks if task.attempts == number]
             open_attempts = TaskAttempt.objects.filter(task__in=ids, number=number, ended=None)
-            open_attempts.update(ended=timezone.now(), outcome=AttemptOutcome.FINISHED)
+            open_attempts.update(ended=clock.now(), outcome=AttemptOutcome.FINISHED)
     if not tasks:
         return []
 
@@ -232,7 +241,7 @@ def finish_row(end: TaskEnd) -> bool:
 
     The caller sends the signal after its transaction.
     """
-    now, values = timezone.now(), dict(end.values)
+    now, values = clock.now(), dict(end.values)
     if "status_message" in values:
         values["status_message"] = clean_message(values["status_message"])
     held = Task.objects.filter(pk=end.task.pk, worker=end.task.worker, status__in=ACTIVE)
@@ -250,9 +259,45 @@ def read_finished(id: str) -> Task:
     return task
 
 
-def record_step(id: str, key: str, value: str) -> None:
-    """Store the value of a step, in the transaction of the step if it has one."""
-    TaskStep.objects.get_or_create(task_id=id, key=key, defaults={"value": value})
+def complete_committed(task: Task) -> bool:
+    """Complete a task whose tool has committed its result; return False if there is none, or the lease is lost.
+
+    The caller sends the signal after its transaction.
+    """
+    now = clock.now()
+    held = Task.objects.filter(pk=task.pk, worker=task.worker, status=TaskStatus.WORKING).exclude(result="")
+    return bool(held.update(status=TaskStatus.COMPLETED, updated=now, finished=now, worker="", lease_expires=None))
+
+
+def commit_result(id: str, worker: str, values: Mapping[str, Any]) -> bool:
+    """Store columns of a running task, in the transaction of its tool; return False if the lease is lost.
+
+    The row stays locked until the transaction ends, so call it last.
+    """
+    held = Task.objects.filter(pk=id, worker=worker, status=TaskStatus.WORKING)
+    return bool(held.update(**{"heartbeat": clock.now(), **values}))
+
+
+def read_committed(id: str) -> dict[str, Any]:
+    """Return the columns that `commit_result` has stored; empty without a committed result."""
+    rows = Task.objects.filter(pk=id).exclude(result="").values("result", "is_error", "status_message")
+    return dict(rows.first() or {})
+
+
+def record_step(id: str, worker: str, key: str, value: str) -> bool:
+    """Store the value of a step, in the transaction of the step if it has one.
+
+    Returns False if the attempt has lost its lease.
+    """
+    held = Task.objects.filter(pk=id, worker=worker, status__in=ACTIVE)
+    if not connections[get_alias()].in_atomic_block:
+        # A longer transaction would prevent the heartbeats. It confirms its attempt at its end.
+        held = held.select_for_update()
+    with transaction.atomic(using=get_alias()):
+        if held.values_list("pk").first() is None:
+            return False
+        TaskStep.objects.get_or_create(task_id=id, key=key, defaults={"value": value})
+    return True
 
 
 class StoredConversation(NamedTuple):
@@ -270,12 +315,23 @@ def read_conversation(id: str) -> StoredConversation:
     )
 
 
-def beat(id: str, worker: str, lease: float, changes: Mapping[str, Any]) -> bool:
-    """Extend the lease of an attempt and store its progress; return False if the lease is lost."""
-    now = timezone.now()
-    values = {**changes, "updated": now} if changes else {}
+def extend_leases(held: Set[tuple[str, str]], lease: float) -> set[tuple[str, str]]:
+    """Extend leases, each given by the id of its task and its worker; return those that are lost.
+
+    One statement, and a second one if a lease is lost.
+    """
+    now = clock.now()
+    ids, workers = {id for id, _ in held}, {worker for _, worker in held}
+    rows = Task.objects.filter(pk__in=ids, worker__in=workers, status__in=ACTIVE)
+    if rows.update(heartbeat=now, lease_expires=now + timedelta(seconds=lease)) == len(held):
+        return set()
+    return set(held) - set(rows.values_list("pk", "worker"))
+
+
+def write_progress(id: str, worker: str, changes: Mapping[str, Any]) -> bool:
+    """Store the progress of an attempt; return False if the lease is lost."""
     held = Task.objects.filter(pk=id, worker=worker, status__in=ACTIVE)
-    return bool(held.update(heartbeat=now, lease_expires=now + timedelta(seconds=lease), **values))
+    return bool(held.update(updated=clock.now(), **changes))
 
 
 def is_followed(id: str) -> bool:
@@ -285,13 +341,14 @@ def is_followed(id: str) -> bool:
 
 def start_attempts(tasks: Iterable[Task]) -> None:
     """Insert the rows of attempts."""
+    now = clock.now()
     TaskAttempt.objects.bulk_create(
-        [TaskAttempt(task_id=task.pk, number=task.attempts, worker=task.worker) for task in tasks]
+        [TaskAttempt(task_id=task.pk, number=task.attempts, worker=task.worker, started=now) for task in tasks]
     )
 
 
 def _end_attempt(id: str, number: int, outcome: AttemptOutcome) -> None:
-    TaskAttempt.objects.filter(task=id, number=number, ended=None).update(ended=timezone.now(), outcome=outcome)
+    TaskAttempt.objects.filter(task=id, number=number, ended=None).update(ended=clock.now(), outcome=outcome)
 
 
 def end_attempt(id: str, number: int, outcome: AttemptOutcome) -> None:
@@ -303,7 +360,7 @@ def give_up_lease(id: str, worker: str) -> bool:
     """Return a task to the waiting ones after its attempt was lost, if it may run again."""
     return bool(
         Task.objects.filter(pk=id, worker=worker, status=TaskStatus.WORKING, losses__lt=F("max_losses")).update(
-            worker="", lease_expires=None, losses=F("losses") + 1, updated=timezone.now()
+            worker="", lease_expires=None, losses=F("losses") + 1, updated=clock.now()
         )
     )
 

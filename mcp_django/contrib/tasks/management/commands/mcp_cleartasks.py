@@ -20,5 +20,5 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the maintenance once."""
         backend = get_backend()
-        counts = async_to_sync(maintain_tasks)(backend, enqueues=backend.delivers_to_workers)
+        counts = async_to_sync(maintain_tasks)(backend, enqueues=backend.delivers_to_workers, is_command=True)
         self.stdout.write(f"Lost: {counts.lost}. Expired: {counts.expired}. Deleted: {counts.deleted}.")

@@ -1,0 +1,225 @@
+"""Leases that this process holds: one statement extends them all, from a thread of its own.
+
+A tool that blocks the event loop therefore loses neither its own task nor its neighbours'. Each lease has a deadline,
+which is earlier than the time in the row: it counts from the moment before the statement was sent. A process that
+cannot extend a lease, or was paused, stops the attempt at the deadline, before another process may begin the next one.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+
+from mcp_django.aio.clock import monotonic
+from mcp_django.aio.tasks import call_threadsafe, start_task, start_timer, wait_for_event
+from mcp_django.contrib.tasks.attempts.blocked_loops import BlockedLoops
+from mcp_django.contrib.tasks.models import Task
+from mcp_django.contrib.tasks.options import get_settings
+from mcp_django.contrib.tasks.rows import store
+from mcp_django.contrib.tasks.rows.availability import AVAILABILITY
+from mcp_django.runtime.threads.executor import is_async_to_sync_loop
+from mcp_django.runtime.threads.pool import clean_thread
+
+logger = logging.getLogger("mcp_django.tasks")
+BEATS_PER_LEASE = 4
+"""Number of heartbeats in the time of a lease."""
+RETRY_SECONDS = 1.0
+"""Seconds between two heartbeats while the database fails."""
+MARGIN_SHARE, MAX_MARGIN_SECONDS = 0.1, 3.0
+"""Part of a lease by which its deadline is earlier, and the maximum in seconds."""
+
+
+def get_usable_seconds(lease: float) -> float:
+    """Return the seconds after a heartbeat for which an attempt may run."""
+    return lease - min(lease * MARGIN_SHARE, MAX_MARGIN_SECONDS)
+
+
+class HeldLease:
+    """The lease of a running attempt. `stop` is called on its loop, once, as soon as the lease is over."""
+
+    def __init__(self, task: Task, stop: Callable[[], object]) -> None:
+        self.id = task.pk
+        self.worker = task.worker
+        self.tool = task.tool
+        self.loop = asyncio.get_running_loop()
+        self.deadline = task.lease_sent + get_usable_seconds(get_settings().lease)
+        """Time of `monotonic` at which the attempt has to stop, unless a heartbeat extends the lease."""
+        self.is_lost = False
+        """True if the row belongs to the worker no more."""
+        self._stop = stop
+        self._timer: asyncio.TimerHandle | None = None
+
+    def is_over(self) -> bool:
+        """Return True if another attempt of the task may run now. Thread-safe."""
+        return self.is_lost or monotonic() >= self.deadline
+
+    def watch(self) -> None:
+        """Stop the attempt at the deadline.
+
+        Timers that are due run in the order of their times. After a pause of the process this one therefore runs
+        before a later one of the tool.
+        """
+        self._timer = start_timer(max(0.0, self.deadline - monotonic()), self._check)
+
+    def end(self) -> None:
+        """Watch no more, because the attempt has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def lose(self) -> None:
+        """Stop the attempt, whose row another process has changed. Thread-safe."""
+        if not self.is_lost:
+            self.is_lost = True
+            call_threadsafe(self.loop, self._stop)
+
+    def _check(self) -> None:
+        if self.is_over():
+            HEARTBEATS.replace_blocked_thread()
+            self._stop()
+        else:
+            self.watch()
+
+
+def extend_leases(held: Sequence[HeldLease]) -> None:
+    """Extend leases by one statement, and stop the attempts that have lost theirs. Blocking.
+
+    Raises DatabaseError.
+    """
+    lease = get_settings().lease
+    # Before the statement is sent: however long it takes, the row is valid for longer than the deadline.
+    deadline = monotonic() + get_usable_seconds(lease)
+    lost = store.extend_leases({(each.id, each.worker) for each in held}, lease)
+    for each in held:
+        if (each.id, each.worker) in lost:
+            each.lose()
+        else:
+            each.deadline = max(each.deadline, deadline)
+
+
+class Heartbeats:
+    """The heartbeats of a process. Its thread ends when no lease is held."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: set[HeldLease] = set()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+        self._started: float | None = None
+        """Time at which the running statement was sent; None between two statements."""
+        self._loops = BlockedLoops()
+
+    def hold(self, held: HeldLease) -> None:
+        """Extend a lease until `release`."""
+        with self._lock:
+            if self._pid != os.getpid():  # a forked process has no thread, and no attempts
+                self._pid = os.getpid()
+                self._held.clear()
+                self._thread = None
+            self._held.add(held)
+            if self._thread is None or self._is_blocked():
+                self._start_thread()
+
+    def release(self, held: HeldLease) -> None:
+        """Extend a lease no more."""
+        with self._lock:
+            self._held.discard(held)
+
+    def request(self) -> None:
+        """Send the next heartbeat now, which finds out whether a task was cancelled."""
+        self._wake.set()
+
+    def replace_blocked_thread(self) -> None:
+        """Start another thread if this one waits for a database that does not answer.
+
+        The connection of the thread may be dead for many minutes, until the operating system gives it up.
+        """
+        with self._lock:
+            if self._held and self._is_blocked():
+                self._start_thread()
+
+    def _is_blocked(self) -> bool:
+        return self._started is not None and monotonic() - self._started > get_settings().lease / BEATS_PER_LEASE
+
+    def _start_thread(self) -> None:
+        self._started = None
+        self._thread = threading.Thread(target=self._run, name="mcp-tasks-heartbeats", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        pause = get_settings().lease / BEATS_PER_LEASE
+        while True:
+            self._wake.wait(pause)
+            self._wake.clear()
+            with self._lock:
+                if self._thread is not threading.current_thread():
+                    break
+                held = list(self._held)
+                if not held:
+                    self._thread = None
+                    break
+                self._started = monotonic()
+            pause = self._beat(held)
+            with self._lock:
+                if self._thread is threading.current_thread():
+                    self._started = None
+            self._loops.check({each.loop: [one.tool for one in held if one.loop is each.loop] for each in held})
+        clean_thread(close_all=True)
+
+    def _beat(self, held: Sequence[HeldLease]) -> float:
+        """Extend leases, and return the seconds until the next time."""
+        clean_thread()
+        try:
+            AVAILABILITY.observe(extend_leases, held)
+        except Exception:
+            logger.warning("Leases of tasks could not be extended; it is repeated", exc_info=True)
+            return RETRY_SECONDS
+        finally:
+            clean_thread()
+        return get_settings().lease / BEATS_PER_LEASE
+
+
+HEARTBEATS = Heartbeats()
+"""The heartbeats of this process."""
+
+
+class LeaseHolder:
+    """Holder of the lease of one attempt, for the time of a `with` block."""
+
+    def __init__(self, task: Task, stop: Callable[[], object]) -> None:
+        self.held = HeldLease(task, stop)
+        self._wake = asyncio.Event()
+        self._beats: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> HeldLease:
+        self.held.watch()
+        if is_async_to_sync_loop():
+            # The rows may be visible on the thread of the caller only, as in a test case.
+            self._beats = start_task(self._beat_on_loop())
+        else:
+            HEARTBEATS.hold(self.held)
+        return self.held
+
+    def __exit__(self, *problem: object) -> None:
+        self.held.end()
+        HEARTBEATS.release(self.held)
+        if self._beats is not None:
+            self._beats.cancel()
+
+    def request_beat(self) -> None:
+        """Send the next heartbeat now."""
+        self._wake.set()
+        HEARTBEATS.request()
+
+    async def _beat_on_loop(self) -> None:
+        pause = get_settings().lease / BEATS_PER_LEASE
+        while not self.held.is_lost:
+            await wait_for_event(self._wake, pause)
+            self._wake.clear()
+            try:
+                await store.run_on_rows(extend_leases, [self.held])
+                pause = get_settings().lease / BEATS_PER_LEASE
+            except Exception:
+                logger.warning("The lease of a task could not be extended; it is repeated", exc_info=True)
+                pause = RETRY_SECONDS

@@ -1,0 +1,47 @@
+"""Availability of the database, as this process has seen it.
+
+After an outage the workers need some time to extend their leases, and to store what they could not. Until then their
+leases may look expired. So a process ends the leases of others only if it has reached the database for one lease.
+"""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from mcp_django.aio.clock import monotonic
+from mcp_django.contrib.tasks.options import get_settings
+from mcp_django.runtime.database_failures import find_database_failure
+
+P = ParamSpec("P")
+T = TypeVar("T")
+SLOW_SHARE = 0.25
+"""Part of a lease above which a statement counts as an outage: the database did not answer meanwhile."""
+
+
+class Availability:
+    """Time since which the database has answered without a failure. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+        """Time of `monotonic`; None before the first answer, and after a failure."""
+
+    def observe(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a blocking function on the rows, and learn from it whether the database answers."""
+        started = monotonic()
+        try:
+            value = fn(*args, **kwargs)
+        except Exception as problem:
+            if find_database_failure(problem) is not None:
+                self.since = None
+            raise
+        ended = monotonic()
+        if self.since is None or ended - started > get_settings().lease * SLOW_SHARE:
+            self.since = ended
+        return value
+
+    def has_lasted(self, seconds: float) -> bool:
+        """Return True if the database has answered for so long."""
+        return self.since is not None and monotonic() - self.since >= seconds
+
+
+AVAILABILITY = Availability()
+"""The availability that this process has seen."""

@@ -1,0 +1,158 @@
+"""Heartbeats on a thread of their own, the guard of statements, and the warning about blocked loops."""
+
+import asyncio
+import queue
+import threading
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from mcp_django.contrib.tasks.attempts.blocked_loops import WARNING_INTERVAL_SECONDS, BlockedLoops
+from mcp_django.contrib.tasks.attempts.heartbeats import Heartbeats, HeldLease, get_usable_seconds
+from mcp_django.contrib.tasks.models import Task
+from mcp_django.contrib.tasks.options import get_settings
+from mcp_django.contrib.tasks.rows import store
+from mcp_django.runtime.threads.sql_cancellation import CallEndedError, StatementGuard
+from mcp_django.server.injection.handler import Handler
+from tests.support.clock import Clock
+from tests.support.waiting import WAIT_SECONDS
+
+Held = set[tuple[str, str]]
+
+
+class Rows:
+    """A stand-in for the rows, which reports each statement, and loses the tasks that it is told."""
+
+    def __init__(self) -> None:
+        self.beats: queue.Queue[Held] = queue.Queue()
+        self.lost: Held = set()
+
+    def extend(self, held: Held, lease: float) -> Held:
+        self.beats.put(set(held))
+        return self.lost & held
+
+    def wait(self) -> Held:
+        """Block until the next statement."""
+        return self.beats.get(timeout=WAIT_SECONDS)
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
+    rows = Rows()
+    monkeypatch.setattr(store, "extend_leases", rows.extend)
+    return rows
+
+
+def make_lease(id: str, stop: Any = lambda: None) -> HeldLease:
+    task = Task(id=id, worker="w", tool="survey")
+    return HeldLease(task, stop)
+
+
+async def test_a_blocked_loop_extends_its_leases(rows: Rows, clock: Clock) -> None:
+    heartbeats, first, second = Heartbeats(), make_lease("a"), make_lease("b")
+    first.deadline = second.deadline = clock.monotonic() + 1
+    heartbeats.hold(first)
+    heartbeats.hold(second)
+    for _ in range(3):
+        heartbeats.request()
+        assert rows.wait() == {("a", "w"), ("b", "w")}  # the loop is blocked by this wait
+    assert not first.is_over()
+    clock.move(get_usable_seconds(get_settings().lease) - 1)
+    heartbeats.release(first)
+    heartbeats.request()
+    assert rows.wait() == {("b", "w")}
+    heartbeats.release(second)
+    heartbeats.request()
+
+
+async def test_a_lost_lease_stops_its_attempt_alone(rows: Rows) -> None:
+    stopped = asyncio.Event()
+    heartbeats, lost, kept = Heartbeats(), make_lease("a", stopped.set), make_lease("b")
+    rows.lost = {("a", "w")}
+    heartbeats.hold(lost)
+    heartbeats.hold(kept)
+    heartbeats.request()
+    async with asyncio.timeout(WAIT_SECONDS):
+        await stopped.wait()
+    assert (lost.is_over(), kept.is_lost) == (True, False)
+    heartbeats.release(lost)
+    heartbeats.release(kept)
+    heartbeats.request()
+
+
+async def test_a_statement_that_never_ends_delays_no_later_attempt(
+    rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection of the thread may be dead without an error."""
+    dead, begun, ended = make_lease("a"), threading.Event(), threading.Event()
+
+    def hang(held: Held, lease: float) -> Held:
+        begun.set()
+        ended.wait(WAIT_SECONDS)
+        return set()
+
+    heartbeats = Heartbeats()
+    with monkeypatch.context() as partition:
+        partition.setattr(store, "extend_leases", hang)
+        heartbeats.hold(dead)
+        heartbeats.request()
+        assert begun.wait(WAIT_SECONDS)
+    clock.move(get_settings().lease)
+    heartbeats.hold(make_lease("b"))
+    heartbeats.request()
+    assert rows.wait() == {("a", "w"), ("b", "w")}
+    ended.set()
+
+
+@pytest.mark.django_db
+def test_a_thread_writes_nothing_after_the_end_of_its_attempt() -> None:
+    class Attempt:
+        has_begun = True
+        over = False
+
+        def is_over(self) -> bool:
+            return self.over
+
+        async def confirm(self, *args: Any) -> None:
+            return None
+
+    guard, attempt = StatementGuard(), Attempt()
+    guard.attempt = attempt
+    with connection.execute_wrapper(guard):
+        assert Task.objects.count() == 0
+        attempt.over = True
+        with pytest.raises(CallEndedError):
+            Task.objects.count()
+
+
+async def test_a_tool_that_blocks_the_loop_is_named(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    loops, loop = BlockedLoops(), asyncio.get_running_loop()
+
+    def check() -> None:
+        thread = threading.Thread(target=loops.check, args=({loop: ["survey"]},))
+        thread.start()
+        thread.join(WAIT_SECONDS)
+
+    async def survey() -> None:
+        """Block the loop, while another thread checks it."""
+        check()
+        clock.move(5)
+        check()
+        check()  # too early for another warning
+
+    for _ in range(2):  # the first answer tells the thread of the loop
+        check()
+        await asyncio.sleep(0)
+    assert not caplog.records
+    executor: Any = None
+    await Handler(survey).run(executor, {})
+    (record,) = caplog.records
+    text = record.getMessage()
+    assert "blocked for 5.0 seconds" in text
+    assert "survey)" in text
+    assert "running tools: survey" in text
+    assert "test_heartbeats.py" in text
+    clock.move(WARNING_INTERVAL_SECONDS)
+    await Handler(survey).run(executor, {})
+    assert len(caplog.records) == 2

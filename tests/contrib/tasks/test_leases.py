@@ -1,0 +1,320 @@
+"""Leases: attempts that stop in time, commits of their own rows only, and leases after an outage."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import OperationalError
+from django.utils import timezone
+
+from mcp_django import wiring
+from mcp_django.contrib.tasks.attempts import runner
+from mcp_django.contrib.tasks.attempts.heartbeats import get_usable_seconds
+from mcp_django.contrib.tasks.backend import get_backend
+from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskAttempt, TaskStatus, TaskStep
+from mcp_django.contrib.tasks.options import get_settings
+from mcp_django.contrib.tasks.rows import leases, store
+from mcp_django.contrib.tasks.rows.availability import Availability
+from mcp_django.contrib.tasks.upkeep import maintain_tasks
+from mcp_django.server.execution import invoke
+from mcp_django.server.ports import Overloaded
+from mcp_django.types import TaskOptions, ToolAnnotations
+from tests.contrib.tasks.clients import TaskClient
+from tests.contrib.tasks.conftest import ALIAS, AT_ONCE, Gate
+from tests.contrib.tasks.test_task_rows import save_task
+from tests.support.clock import Clock
+
+pytestmark = pytest.mark.django_db
+LEASE = 30.0
+
+
+def fail(*args: Any, **options: Any) -> Any:
+    raise OperationalError("down")
+
+
+class FailingOnce:
+    """A function that fails as a database does at its first call."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self._fn = fn
+        self.calls = 0
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        self.calls += 1
+        return fail() if self.calls == 1 else self._fn(*args, **options)
+
+
+async def claim(client: TaskClient, monkeypatch: pytest.MonkeyPatch, tool: str, **arguments: Any) -> Task:
+    """Create a task that no backend runs, and claim it."""
+
+    async def enqueue(task: Task) -> None:
+        return None
+
+    with monkeypatch.context() as patched:
+        patched.setattr(get_backend(), "enqueue", enqueue)
+        id = (await client.start(tool, **arguments))["taskId"]
+    task = await store.run_on_rows(leases.claim_task, id, worker=f"worker of {id}", lease=LEASE)
+    assert task is not None
+    return task
+
+
+@pytest.fixture
+def effects(gate: Gate, clock: Clock) -> list[float]:
+    """Times at which the tool `tick` had an effect. It may run again."""
+    effects: list[float] = []
+
+    @wiring.get_server(ALIAS).tool(task=AT_ONCE, annotations=ToolAnnotations(idempotent=True))
+    async def tick() -> str:
+        """Have an effect each second."""
+        for _ in range(1000):
+            await asyncio.sleep(1)
+            effects.append(clock.monotonic())
+        return "done"
+
+    return effects
+
+
+async def test_an_attempt_whose_lease_cannot_be_extended_stops_before_the_lease_ends(
+    client: TaskClient, effects: list[float], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "extend_leases", fail)
+    begun = clock.monotonic()
+    task = await claim(client, monkeypatch, "tick")
+    running = asyncio.ensure_future(runner.run_claimed_task(task))
+    await clock.advance_until(running.done)
+    await running
+    assert begun + LEASE / 2 < effects[-1] < begun + get_usable_seconds(LEASE) < begun + LEASE
+    row = await Task.objects.aget(pk=task.pk)
+    assert (row.status, row.worker, row.losses) == ("working", "", 1), "it runs again as soon as the database answers"
+    assert (await TaskAttempt.objects.aget()).outcome == AttemptOutcome.LOST
+
+
+async def test_an_attempt_has_no_effect_after_a_pause_of_its_process(
+    client: TaskClient, effects: list[float], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await claim(client, monkeypatch, "tick")
+    running = asyncio.ensure_future(runner.run_claimed_task(task))
+    await clock.advance_until(lambda: len(effects) == 3)
+    before = list(effects)
+    monkeypatch.setattr(store, "extend_leases", fail)
+    clock.move(LEASE * 2)
+    await clock.advance_until(running.done)
+    await running
+    assert effects == before
+
+
+async def test_a_lease_that_is_extended_lasts(
+    client: TaskClient, effects: list[float], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await claim(client, monkeypatch, "tick")
+    running = asyncio.ensure_future(runner.run_claimed_task(task))
+    await clock.advance_until(lambda: len(effects) > 3 * LEASE)
+    await client.cancel(task.pk)
+    await clock.advance_until(running.done)
+    assert (await TaskAttempt.objects.aget()).outcome == AttemptOutcome.CANCELLED
+
+
+@pytest.fixture
+def book(gate: Gate) -> Callable[[], Any]:
+    """Declare an atomic tool that calls a function within its transaction."""
+
+    def declare(within: Callable[[], None] = lambda: None) -> None:
+        @wiring.get_server(ALIAS).tool(task=AT_ONCE, atomic=True)
+        def book() -> str:
+            """Write a row."""
+            Group.objects.create(name="booked")
+            within()
+            return "booked"
+
+    return declare
+
+
+async def test_a_transaction_is_committed_only_by_the_holder_of_the_lease(
+    client: TaskClient, book: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book(lambda: Task.objects.update(worker="another") and None)
+    await runner.run_claimed_task(await claim(client, monkeypatch, "book"))
+    assert not await Group.objects.aexists()
+
+
+async def test_a_committed_result_outlives_its_process(
+    client: TaskClient, book: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book()
+    expected = (await client.until((await client.start("book"))["taskId"]))["result"]
+    await Group.objects.all().adelete()
+
+    async def die(*args: Any) -> None:
+        return None
+
+    monkeypatch.setattr(runner, "_store_end", die)
+    task = await claim(client, monkeypatch, "book")
+    await runner.run_claimed_task(task)
+    assert (await client.get(task.pk))["status"] == "working"
+    assert await store.run_on_rows(store.cancel, task.pk) is None, "its effects cannot be undone"
+    await Task.objects.filter(pk=task.pk).aupdate(lease_expires=timezone.now() - timedelta(seconds=1), max_losses=5)
+    await maintain_tasks(get_backend())
+    ended = await client.get(task.pk)
+    assert (ended["status"], ended["result"]) == ("completed", expected)
+    assert await Group.objects.acount() == 1
+
+
+async def test_a_commit_whose_answer_is_lost_completes_the_task(
+    client: TaskClient, book: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book()
+    run = invoke.run_handler
+
+    async def lose_answer(*args: Any) -> Any:
+        await run(*args)
+        raise OperationalError("the connection was closed")
+
+    task = await claim(client, monkeypatch, "book")
+    with monkeypatch.context() as broken:
+        broken.setattr(invoke, "run_handler", lose_answer)
+        await runner.run_claimed_task(task)
+    ended = await client.get(task.pk)
+    assert (ended["status"], ended["result"]["content"][0]["text"]) == ("completed", "booked")
+
+
+def test_a_step_is_recorded_by_the_holder_of_the_lease() -> None:
+    claimed = leases.claim_task(save_task().pk, worker="own", lease=LEASE)
+    assert claimed is not None
+    assert store.record_step(claimed.pk, "other", "key", "1") is False
+    assert store.record_step(claimed.pk, "own", "key", "2") is True
+    assert TaskStep.objects.get().value == "2"
+
+
+def test_one_statement_extends_all_leases(django_assert_num_queries: Any) -> None:
+    held = set()
+    for number in range(3):
+        claimed = leases.claim_task(save_task().pk, worker=f"w{number}", lease=LEASE)
+        assert claimed is not None
+        held.add((claimed.pk, claimed.worker))
+    Task.objects.update(lease_expires=timezone.now())
+    with django_assert_num_queries(1):
+        assert store.extend_leases(held, LEASE) == set()
+    assert not Task.objects.filter(lease_expires__lt=timezone.now() + timedelta(seconds=LEASE / 2)).exists()
+    lost = next(iter(held))
+    Task.objects.filter(pk=lost[0]).update(worker="another")
+    assert store.extend_leases(held, LEASE) == {lost}
+
+
+async def test_a_refusal_before_the_tool_begins_is_tried_again_later(
+    client: TaskClient, gate: Gate, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*args: Any) -> Any:
+        raise Overloaded("All threads are in use; try again later", retry_after=20)
+
+    task = await claim(client, monkeypatch, "wait")
+    with monkeypatch.context() as busy:
+        busy.setattr(invoke, "run_handler", refuse)
+        await runner.run_claimed_task(task)
+    row = await Task.objects.aget(pk=task.pk)
+    assert (row.status, row.worker, row.attempts, row.losses) == ("working", "", 0, 0)
+    assert await runner.run_attempt(task.pk) is False, "it is too early"
+    clock.move(300)
+    gate.open()
+    assert await runner.run_attempt(task.pk) is True
+    assert (await client.get(task.pk))["status"] == "completed"
+    assert gate.runs == ["done"]
+
+
+async def test_a_refusal_after_the_tool_has_begun_repeats_only_tools_that_may_run_again(
+    client: TaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse() -> str:
+        raise Overloaded("try again later")
+
+    for name, retry, status in (("once", 0, "failed"), ("again", 1, "working")):
+        wiring.get_server(ALIAS).tool(refuse, name=name, task=TaskOptions(grace=0, retry=retry))
+        task = await claim(client, monkeypatch, name)
+        await runner.run_claimed_task(task)
+        assert (await Task.objects.aget(pk=task.pk)).status == status
+
+
+@pytest.mark.parametrize("problem", [OperationalError("down"), Overloaded("Tokens cannot be verified")])
+async def test_a_task_whose_caller_cannot_be_read_waits_again(
+    problem: Exception, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(task: Task) -> None:
+        raise problem
+
+    monkeypatch.setattr(runner, "load_principal", refuse)
+    task = await claim(client, monkeypatch, "wait")
+    await runner.run_claimed_task(task)
+    row = await Task.objects.aget(pk=task.pk)
+    assert (row.status, row.worker, row.attempts) == ("working", "", 0)
+
+
+async def test_a_question_is_stored_after_an_outage(
+    client: TaskClient, gate: Gate, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "suspend", FailingOnce(store.suspend))
+    task = await claim(client, monkeypatch, "confirm", name="a")
+    await clock.advance_while(runner.run_claimed_task(task))
+    assert (await client.get(task.pk))["status"] == "input_required"
+
+
+async def test_the_end_of_a_cancelled_attempt_is_stored_after_an_outage(
+    client: TaskClient, gate: Gate, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "end_attempt", FailingOnce(store.end_attempt))
+    task = await claim(client, monkeypatch, "wait")
+    running = asyncio.ensure_future(runner.run_claimed_task(task))
+    await clock.advance_until(lambda: gate.runs)
+    await client.cancel(task.pk)
+    await clock.advance_until(running.done)
+    assert (await TaskAttempt.objects.aget()).outcome == AttemptOutcome.CANCELLED
+
+
+def test_the_availability_begins_with_the_first_answer_after_a_failure(clock: Clock) -> None:
+    availability = Availability()
+    assert not availability.has_lasted(0), "the process has not reached the database yet"
+    availability.observe(lambda: None)
+    assert availability.has_lasted(0)
+    clock.move(10)
+    assert availability.has_lasted(10)
+    with pytest.raises(OperationalError):
+        availability.observe(fail)
+    clock.move(100)
+    assert not availability.has_lasted(0)
+    availability.observe(lambda: None)
+    clock.move(10)
+    availability.observe(clock.move, 20)  # the server was frozen
+    assert not availability.has_lasted(1)
+
+
+async def test_leases_are_not_ended_soon_after_an_outage(
+    client: TaskClient, gate: Gate, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await claim(client, monkeypatch, "wait")
+    clock.move(1000)
+    with pytest.raises(OperationalError):
+        await store.run_on_rows(fail)
+    assert (await maintain_tasks(get_backend())).lost == 0
+    assert (await client.get(task.pk))["status"] == "working"
+    clock.move(get_settings().lease)
+    assert (await maintain_tasks(get_backend())).lost == 1
+    assert (await client.get(task.pk))["status"] == TaskStatus.FAILED
+
+
+@pytest.mark.parametrize("difference", [-90.0, 90.0])
+def test_leases_follow_the_clock_of_the_database(difference: float) -> None:
+    """A process whose clock is wrong ends no lease of others, and its own last as long as theirs."""
+    clock = wiring.get_event_publisher().clock
+    lost = leases.claim_task(save_task().pk, worker="w", lease=LEASE)
+    clock.difference = difference
+    try:
+        claimed = leases.claim_task(save_task().pk, worker="v", lease=LEASE)
+        assert lost is not None
+        assert claimed is not None
+        expected = timezone.now() + timedelta(seconds=LEASE + difference)
+        assert claimed.lease_expires is not None
+        assert abs(claimed.lease_expires - expected) < timedelta(seconds=15)
+        assert [row.pk for row in leases.end_lost_attempts()] == ([lost.pk] if difference > 0 else [])
+    finally:
+        clock.difference = 0.0
