@@ -26,6 +26,15 @@ ERRORS_KEY = "mcp-django/errors"
 Structured content is not used for them, because it must fit the tool's output schema in every case (server/tools).
 """
 
+QUESTION_KEY = "mcp-django/question"
+"""Key of a form in the result of a tool, which the page of an app shows to its user."""
+
+ORIGIN_KEY = "mcp-django/origin"
+"""Key of the name prefixes of the proxies that a result for a page came through.
+
+The page of an app compares them with its own.
+"""
+
 MAX_PROGRESS_TOKEN_LENGTH = 1024
 """Maximum length of a progress token in characters.
 
@@ -39,6 +48,7 @@ PROGRESS_TOKEN_ERROR = (
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _KEY = re.compile(rf"(?:({_LABEL}(?:\.{_LABEL})*)/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
 _RESERVED = frozenset({"modelcontextprotocol", "mcp"})
+_OWN_PREFIX = "mcp-django/"
 
 
 def is_progress_token(value: Any) -> bool:
@@ -52,6 +62,19 @@ def is_valid_key(key: str) -> bool:
     The grammar is an optional prefix of dot-separated labels and a slash, then a name.
     """
     return _KEY.fullmatch(key) is not None
+
+
+def is_own(key: Any) -> bool:
+    """Return True for a key of this project, which no other server may set."""
+    return isinstance(key, str) and key.startswith(_OWN_PREFIX)
+
+
+def remove_own_keys(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of another server, with a ``_meta`` without keys of this project."""
+    meta = item.get("_meta")
+    if type(meta) is not dict or not any(map(is_own, meta)):
+        return item
+    return {**item, "_meta": {key: value for key, value in meta.items() if not is_own(key)}}
 
 
 def is_reserved(key: str) -> bool:

@@ -49,6 +49,11 @@ class NamePrefixes:
             )
 
     @property
+    def tool_prefix(self) -> str:
+        """The beginning of each name, with the separator; empty without a prefix."""
+        return f"{self.prefix}{SEPARATOR}" if self.prefix else ""
+
+    @property
     def keeps_uris(self) -> bool:
         """True if URIs stay unchanged."""
         return self.uri_prefix is None

@@ -283,3 +283,32 @@ def test_elements_call_tools_and_show_html_of_the_server(host: ScriptHost) -> No
     view.get_by_text("More").click()
     expect(view.locator("#list i")).to_have_text(["tea", "all"])
     assert [call["arguments"] for call in host.calls] == [{"query": "tea"}, {}]
+
+
+def test_questions_and_html_of_other_servers_are_ignored(host: ScriptHost) -> None:
+    origins = {"own": "shop__", "both": "remote__shop__", "other": "evil__", "part": "hop__", "none": None}
+
+    def serve(params: dict[str, Any]) -> dict[str, Any]:
+        name = params["name"].rpartition("__")[2]
+        if name == "answer_question":
+            return {"content": []}
+        origin = origins[name]
+        meta = {} if origin is None else {"mcp-django/origin": origin}
+        question = {"mcp-django/question": {"tool": "answer_question", "token": name, "message": name}}
+        return {"content": [], "structuredContent": {"html": f"<i>{name}</i>"}, "_meta": {**meta, **question}}
+
+    host.serve = serve
+    view = host.open(
+        """<p id="out" data-mcp-partial>empty</p><script>
+        const asked = [], shown = [];
+        mcpApp.askUser = async (question) => { asked.push(question.message); return {action: "decline"}; };
+        </script>"""
+    )
+    for name in origins:
+        view.locator("body").evaluate(f"() => mcpApp.callTool('{name}')")
+    assert view.locator("body").evaluate("() => asked") == ["own", "both", "none"]
+    result = "{content: [], structuredContent: {html: '<i>x</i>'}, _meta: {'mcp-django/origin': '%s'}}"
+    host.page.evaluate(f"() => notify('ui/notifications/tool-result', {result % 'evil__'})")
+    expect(view.locator("#out")).to_have_text("empty")
+    host.page.evaluate(f"() => notify('ui/notifications/tool-result', {result % 'shop__'})")
+    expect(view.locator("#out")).to_have_text("x")

@@ -20,7 +20,7 @@ from mcp_django.contrib.proxies.catalog.components import (
     ComponentOptions,
     RemoteTool,
 )
-from mcp_django.contrib.proxies.catalog.lists import AFFECTED_LISTS, LIST_METHODS, fetch_list
+from mcp_django.contrib.proxies.catalog.lists import AFFECTED_LISTS, LIST_METHODS, fetch_list, keep_listed_pages
 from mcp_django.contrib.proxies.catalog.remote_skills import (
     REMOTE_FILE_KEY,
     RemoteFile,
@@ -48,6 +48,7 @@ from mcp_django.contrib.proxies.loop_state import LoopState
 from mcp_django.contrib.proxies.options import ProxyOptions
 from mcp_django.protocol.errors import ToolError
 from mcp_django.providers.prefixes import NamePrefixes
+from mcp_django.server.composition.local_resources import find_local_uris
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.forwarding import get_effective_log_level, supports_streaming
@@ -236,7 +237,17 @@ class Proxy(Provider):
             ctx, get_caller_capabilities(ctx, self.options.client_features) if kind == "tools" else NO_CAPABILITIES
         )
         components = await catalog.items(kind)
+        if kind == "tools":
+            components = await self._remove_local_pages(ctx, components)
         return components if catalog.authorization_needed is None or kind != "tools" else (self._connect_tool,)
+
+    async def _remove_local_pages(self, ctx: Context, tools: tuple[RemoteTool, ...]) -> tuple[RemoteTool, ...]:
+        """Return the tools without links to pages that a server of the call serves itself; else the same tuple."""
+        linked = {uri for tool in tools for uri in tool.app_uris}
+        taken = await find_local_uris(ctx, linked) if linked else set[str]()
+        if not taken:
+            return tools
+        return tuple(tool if taken.isdisjoint(tool.app_uris) else tool.without_page for tool in tools)
 
     async def _get_credential(self, ctx: Context) -> RemoteCredential:
         """Return the caller's credential. Raises ClientError if it has none."""
@@ -324,7 +335,7 @@ class Proxy(Provider):
         )
 
         if session is None:
-            fetched = await fetch_list(client, kind, timeout)
+            fetched = await self._fetch_list(client, kind, timeout)
             if kind == "resources":
                 fetched = fetched._replace(entries=join_skills(fetched.entries, await fetch_skills(client, timeout)))
             # Prefer a list without the tools that send requests, for a moment, to an empty one.
@@ -332,11 +343,15 @@ class Proxy(Provider):
 
         broken = True
         try:
-            fetched = await fetch_list(session.client, kind, timeout)
+            fetched = await self._fetch_list(session.client, kind, timeout)
             broken = False
             return fetched
         finally:
             state.sessions.release(session, broken=broken)
+
+    async def _fetch_list(self, client: Client, kind: str, timeout: float) -> FetchedList:
+        fetched = await fetch_list(client, kind, timeout)
+        return await keep_listed_pages(client, fetched, timeout) if kind == "tools" else fetched
 
     async def _acquire_spare_session(
         self, state: LoopState, kind: SessionKey, credential: RemoteCredential
@@ -375,7 +390,13 @@ class Proxy(Provider):
         assert isinstance(tool, RemoteTool)
         params = {"name": tool.metadata[REMOTE_NAME_KEY], "arguments": arguments}
         request = ForwardedRequest("tools/call", params, tool.is_repeatable, tool.requires_task)
-        return await self._relay(ctx, request, tool.name, partial(results.parse_tool_result, output=tool.output))
+        parse = partial(
+            results.parse_tool_result,
+            output=tool.output,
+            origin=self.naming.tool_prefix,
+            is_for_pages=tool.is_for_pages,
+        )
+        return await self._relay(ctx, request, tool.name, parse)
 
     async def _get(self, ctx: Context, arguments: dict[str, str]) -> RelayedResult:
         params = {"name": ctx.metadata[REMOTE_NAME_KEY], "arguments": arguments}

@@ -44,6 +44,15 @@ class LocalResources:
             return registered
         return await self.find_template(uri) or (await self._collect_uris()).get(uri)
 
+    async def is_served(self, uri: str) -> bool:
+        """Return True if the server serves a resource at `uri`, listed or not."""
+        if await self.find(uri) is not None:
+            return True
+        for provider in self._providers:
+            if await provider.resource(uri, self._context) is not None:
+                return True
+        return False
+
     async def find_equivalent(self, item: Resource | ResourceTemplate) -> Resource | ResourceTemplate | None:
         """Return the local item that serves the URIs of a remote one.
 
@@ -70,7 +79,7 @@ async def find_local_uris(ctx: Context, uris: Iterable[str]) -> set[str]:
     call, pending, found = ctx._call, {uri: uri for uri in uris}, set[str]()
     while pending:
         local = LocalResources(call)
-        found |= {uri for uri, form in pending.items() if await local.find(form) is not None}
+        found |= {uri for uri, form in pending.items() if await local.is_served(form)}
         mount, host_call = call.mount, call.host_call
         if mount is None or host_call is None:
             break

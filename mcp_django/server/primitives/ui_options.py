@@ -58,6 +58,24 @@ def _parse_visibility(where: str, visibility: Any) -> tuple[Visibility, ...]:
     return tuple(one for one in VISIBILITIES if one in given)
 
 
+def list_app_uris(meta: Any) -> list[str]:
+    """Return the URIs of pages to which the `_meta` of a tool links, in both forms."""
+    if not isinstance(meta, Mapping):
+        return []
+    ui = meta.get("ui")
+    links = (ui.get("resourceUri") if isinstance(ui, Mapping) else None, meta.get("ui/resourceUri"))
+    return [uri for uri in links if isinstance(uri, str)]
+
+
+def remove_app_uris(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `_meta` of a tool without links to pages, in both forms."""
+    kept = {key: value for key, value in meta.items() if key != "ui/resourceUri"}
+    ui = kept.get("ui")
+    if isinstance(ui, Mapping):
+        kept["ui"] = {key: value for key, value in ui.items() if key != "resourceUri"}
+    return kept
+
+
 def convert_app_uris(meta: Mapping[str, Any], convert: Callable[[str], str]) -> dict[str, Any]:
     """Return the `_meta` of a tool with converted URIs of its page. `convert` may raise DeclarationError.
 

@@ -11,6 +11,7 @@ from mcp_django.contrib.apps.confirmation.tokens import SuspendedToolCall
 from mcp_django.contrib.apps.declaration import expects_question
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import MCPError
+from mcp_django.protocol.meta import QUESTION_KEY
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls.call import Call, Connection, EraStrategy
 from mcp_django.server.context.conversation import INPUT_REQUIRED, InputRequest, InputUnavailable, StoredRounds
@@ -20,8 +21,6 @@ from mcp_django.server.primitives.results import build_tool_error
 
 ANSWER_TOOL = "answer_question"
 """Name of the tool that the app calls with the answer."""
-QUESTION_KEY = "mcp-django/question"
-"""Key of the form in the `_meta` of a result."""
 WAITING_MEMBER = "waitingForUser"
 """Member of the structured content of a result that waits for the user."""
 WAITING_MESSAGE = (

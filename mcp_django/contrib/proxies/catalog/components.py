@@ -7,7 +7,7 @@ omitted; an entry with a malformed required member is skipped. Entries are compi
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,7 +32,7 @@ from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.base import Permission, Primitive, Prompt, Rate, Resource, ResourceTemplate, Tool
 from mcp_django.server.primitives.task_options import TaskOptions
-from mcp_django.server.primitives.ui_options import convert_app_uris
+from mcp_django.server.primitives.ui_options import convert_app_uris, list_app_uris, remove_app_uris
 
 logger = logging.getLogger("mcp_django.client")
 
@@ -83,6 +83,22 @@ class RemoteTool(Tool):
 
     def _wire(self) -> Wire:
         return {**self.entry, "name": self.name}
+
+    @cached_property
+    def app_uris(self) -> tuple[str, ...]:
+        """Local URIs of the page that shows the results, in all forms of the link."""
+        return tuple(list_app_uris(self.entry.get("_meta")))
+
+    @cached_property
+    def is_for_pages(self) -> bool:
+        """True if a page of the remote server shows the results, or is the only caller."""
+        ui = self.entry.get("_meta", {}).get("ui")
+        return bool(self.app_uris) or (isinstance(ui, Mapping) and ui.get("visibility") == ["app"])
+
+    @cached_property
+    def without_page(self) -> "RemoteTool":
+        """The tool without the link to its page."""
+        return replace(self, entry={**self.entry, "_meta": remove_app_uris(self.entry.get("_meta", {}))})
 
     @cached_property
     def is_repeatable(self) -> bool:

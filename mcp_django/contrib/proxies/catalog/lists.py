@@ -10,6 +10,9 @@ from mcp_django.contrib.proxies.catalog.catalog_cache import FetchedList
 from mcp_django.contrib.proxies.catalog.components import MAX_ENTRY_BYTES
 from mcp_django.contrib.proxies.forwarding.failures import METHOD_NOT_FOUND
 from mcp_django.protocol import jsonrpc
+from mcp_django.providers.prefixes import UI_SCHEME
+from mcp_django.server.calls.log_sanitizer import sanitize_label
+from mcp_django.server.primitives.ui_options import list_app_uris, remove_app_uris
 
 logger = logging.getLogger("mcp_django.client")
 
@@ -62,6 +65,28 @@ async def fetch_list(client: Client, kind: str, timeout: float) -> FetchedList:
             break
         cursor = {"cursor": next_cursor}
     return FetchedList(entries[:MAX_ENTRIES], ttl)
+
+
+async def keep_listed_pages(client: Client, fetched: FetchedList, timeout: float) -> FetchedList:
+    """Return a list of tools whose links lead to pages that the same server lists. Raises ClientError.
+
+    A link to another URI could lead to a page of this project, or of another server, which would then show the results
+    and the questions of this one.
+    """
+    if not any(list_app_uris(entry.get("_meta")) for entry in fetched.entries if type(entry) is dict):
+        return fetched
+    resources = [entry for entry in (await fetch_list(client, "resources", timeout)).entries if type(entry) is dict]
+    uris = {uri for entry in resources if type(uri := entry.get("uri")) is str}
+    return fetched._replace(entries=[_keep_listed_page(entry, uris, client.alias) for entry in fetched.entries])
+
+
+def _keep_listed_page(entry: Any, uris: set[str], alias: str) -> Any:
+    links = list_app_uris(entry.get("_meta")) if type(entry) is dict else []
+    if all(uri.startswith(UI_SCHEME) and uri in uris for uri in links):
+        return entry
+    name = sanitize_label(str(entry.get("name")))
+    logger.warning("Link to a page that the server %r does not list left out of its tool: %s", alias, name)
+    return {**entry, "_meta": remove_app_uris(entry["_meta"])}
 
 
 def _mark_task_support(entry: dict[str, Any]) -> dict[str, Any]:

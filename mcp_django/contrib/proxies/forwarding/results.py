@@ -1,14 +1,17 @@
 """Validation of results of a remote server before they are forwarded.
 
-Other members than those of the protocol are omitted: unknown members, cache hints, server information. A malformed
-result fails the call. Contents are copied only if they change.
+Other members than those of the protocol are omitted: unknown members, cache hints, server information. So are keys of
+`_meta` that mean something to this project's clients and pages, except for those of the remote server's own pages. A
+malformed result fails the call. Contents are copied only if they change.
 """
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from mcp_django.contrib.proxies.forwarding.uris import has_valid_source
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.meta import is_reserved
+from mcp_django.protocol.meta import ERRORS_KEY, ORIGIN_KEY, QUESTION_KEY, is_own, is_reserved, remove_own_keys
 from mcp_django.schema import OutputError
 from mcp_django.server.primitives.base import Completion, ToolOutput
 from mcp_django.server.primitives.results import RelayedResult
@@ -21,6 +24,9 @@ MAX_BLOCKS = 10_000
 """Maximum content blocks, contents or messages of one result."""
 MAX_META_BYTES = 64 * 1024
 """Maximum bytes of JSON in one `_meta`."""
+MAX_ORIGIN_CHARACTERS = 256
+"""Maximum characters of the name prefixes of all proxies before this one."""
+_ORIGIN = re.compile(rf"[A-Za-z0-9_.\-]{{0,{MAX_ORIGIN_CHARACTERS}}}")
 _BLOCK_FIELDS: dict[str, dict[str, type]] = {
     "text": {"text": str},
     "image": {"data": str, "mimeType": str},
@@ -35,8 +41,14 @@ class MalformedResult(ValueError):
     """Malformed result of the remote server. The text quotes no content."""
 
 
-def parse_tool_result(raw: Wire, *, output: ToolOutput | None) -> RelayedResult:
-    """Validate the result of a tool against its schema. Raises MalformedResult."""
+def parse_tool_result(
+    raw: Wire, *, output: ToolOutput | None, origin: str = "", is_for_pages: bool = False
+) -> RelayedResult:
+    """Validate the result of a tool against its schema. Raises MalformedResult.
+
+    `origin` is the prefix that the proxy adds to names. Of a tool that `is_for_pages` of the remote server, questions
+    and errors of fields are kept.
+    """
     is_error = raw.get("isError", False)
     if type(is_error) is not bool:
         raise MalformedResult("isError must be true or false")
@@ -52,7 +64,7 @@ def parse_tool_result(raw: Wire, *, output: ToolOutput | None) -> RelayedResult:
         body["structuredContent"] = structured
     elif output is not None and not is_error:
         raise MalformedResult("the structured content that the tool's output schema promises is missing")
-    return _add_meta(body, raw)
+    return _add_page_meta(_add_meta(body, raw), raw, origin, (ERRORS_KEY, QUESTION_KEY) if is_for_pages else ())
 
 
 def parse_prompt_result(raw: Wire) -> RelayedResult:
@@ -82,7 +94,7 @@ def parse_read_result(raw: Wire) -> RelayedResult:
         size += _measure_contents(contents)
         if size > MAX_RESULT_CHARACTERS:
             raise MalformedResult("the contents are too large")
-    return _add_meta(RelayedResult(contents=given), raw)
+    return _add_meta(RelayedResult(contents=[remove_own_keys(contents) for contents in given]), raw)
 
 
 def parse_completion(raw: Wire) -> Completion:
@@ -98,12 +110,29 @@ def parse_completion(raw: Wire) -> Completion:
 
 
 def extract_meta(raw: Wire) -> Wire:
-    """Return the `_meta` without keys of the protocol; empty if it is too large."""
+    """Return the `_meta` without keys of the protocol and of this project; empty if it is too large."""
     meta = raw.get("_meta")
     if type(meta) is not dict or not meta:
         return {}
-    members = {key: value for key, value in meta.items() if not is_reserved(key)}
+    members = {key: value for key, value in meta.items() if not is_reserved(key) and not is_own(key)}
     return members if not members or len(jsonrpc.dumps(members)) <= MAX_META_BYTES else {}
+
+
+def _add_page_meta(body: RelayedResult, raw: Wire, origin: str, keys: tuple[str, ...]) -> RelayedResult:
+    """Add the origin to a result with HTML or questions, so that pages of other servers refuse them."""
+    given = raw.get("_meta")
+    meta: Wire = given if type(given) is dict else {}
+    kept = {key: meta[key] for key in keys if key in meta}
+    structured = body.get("structuredContent")
+    has_html = isinstance(structured, Mapping) and "html" in structured
+    if not kept and not has_html:
+        return body
+    if len(jsonrpc.dumps(kept)) > MAX_META_BYTES:
+        raise MalformedResult("its question is too large")
+    before = meta.get(ORIGIN_KEY, "")
+    known = before if type(before) is str and _ORIGIN.fullmatch(before) else ""
+    body["_meta"] = {**body.get("_meta", {}), **kept, ORIGIN_KEY: origin + known}
+    return body
 
 
 def _add_meta(body: RelayedResult, raw: Wire) -> RelayedResult:
@@ -132,7 +161,14 @@ def _check_blocks(given: Any) -> list[Wire]:
 
     if size > MAX_RESULT_CHARACTERS:
         raise MalformedResult("the content is too large")
-    return [_check_icons(block) for block in given]
+    return [_check_icons(_remove_own_keys_of_block(block)) for block in given]
+
+
+def _remove_own_keys_of_block(block: Wire) -> Wire:
+    if block["type"] == "resource":
+        resource = remove_own_keys(block["resource"])
+        block = block if resource is block["resource"] else {**block, "resource": resource}
+    return remove_own_keys(block)
 
 
 def _measure_contents(contents: Any) -> int:

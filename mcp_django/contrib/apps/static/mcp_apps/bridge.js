@@ -4,6 +4,7 @@
   const VERSION = "2026-01-26";
   const ERRORS = "mcp-django/errors";
   const QUESTION = "mcp-django/question";
+  const ORIGIN = "mcp-django/origin";
   const settings = JSON.parse(document.currentScript?.dataset.app || "{}");
   const root = document.documentElement;
   const host = window.parent;
@@ -116,11 +117,18 @@
     return own && shown?.endsWith(own) ? shown.slice(0, -own.length) : "";
   };
 
+  /* Return whether a result comes from the server of this page: each proxy adds its prefix to names and results. */
+  const isOwnResult = (result) => {
+    const origin = result?._meta?.[ORIGIN] || "";
+    const prefix = getOuterPrefix();
+    return typeof origin === "string" && (!origin || prefix === origin || prefix.endsWith(`__${origin}`));
+  };
+
   /* Ask the user the questions of a result, and return the result of the last answer. */
   const settle = async (result) => {
     let question;
     let current = result;
-    while ((question = current?._meta?.[QUESTION])) {
+    while ((question = isOwnResult(current) && current?._meta?.[QUESTION])) {
       const { action, values, close } = await app.askUser(question);
       const name = getOuterPrefix() + question.tool;
       try {
@@ -218,6 +226,7 @@
     log: (level, data) => notify("notifications/message", { level, data }),
     ping: () => request("ping"),
     reportSize,
+    isOwnResult,
     getErrors: (result) => result?.structuredContent?.errors || result?._meta?.[ERRORS] || null,
     getText: (result) =>
       (result?.content || []).filter((block) => block.type === "text").map((block) => block.text).join("\n"),

@@ -63,7 +63,11 @@
     else target.innerHTML = html;
     window.mcpApp.reportSize();
   };
-  const getHTML = (result) => (typeof result?.structuredContent?.html === "string" ? result.structuredContent.html : null);
+  /* Return the HTML of a result; null without one, or if another server sent it. */
+  const getHTML = (result) => {
+    const html = result?.structuredContent?.html;
+    return typeof html === "string" && window.mcpApp.isOwnResult(result) ? html : null;
+  };
 
   const getErrorList = (container, before) => {
     let list = container.querySelector("[data-mcp-errors]");
