@@ -227,6 +227,7 @@ MCP: dict[str, Any] = {
         "BUFFER": 10_000,  # default: calls that a process keeps until they are written
         "CALLS_PER_MINUTE": 600,  # default: rows of calls of a process
         "TRACE_URL": "",  # default: no links; such as "https://traces.example.com/trace/{trace_id}"
+        "ANCHOR": "",  # default: no file with the ends of the chains outside of the database
         "CHAIN": False,  # default: rows of calls are not sealed in a hash chain, which `manage.py mcp_audit` verifies
     },
     # Alerts of the control room.

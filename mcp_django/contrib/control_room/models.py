@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 NAME_CHARACTERS = 160
 KEY_CHARACTERS = 255
+SEAL_CHARACTERS = 400
 PROCESS_CHARACTERS = 80
 UNKNOWN_NAME = "(unknown)"
 """Name of calls whose tool, prompt or resource was not found."""
@@ -307,7 +308,7 @@ class CallLogEntry(models.Model):
     process = models.CharField(_("process"), max_length=PROCESS_CHARACTERS)
     arguments = models.TextField(_("arguments"), blank=True)
     """JSON of the arguments that the settings allow; empty without them."""
-    seal = models.CharField(max_length=255, blank=True, default="", editable=False)
+    seal = models.CharField(max_length=SEAL_CHARACTERS, blank=True, default="", editable=False)
     """Place in the hash chain of the process; empty without one."""
 
     class Meta:
@@ -330,11 +331,16 @@ class CallLogEntry(models.Model):
 
 
 class ChainHead(models.Model):
-    """End of the hash chain of a process."""
+    """End of the hash chain of a process.
+
+    The row without a process has the number 0 and the time of the first seal of all processes.
+    """
 
     process = models.CharField(max_length=PROCESS_CHARACTERS, primary_key=True)
     number = models.PositiveBigIntegerField()
     at = models.DateTimeField()
+    seal = models.CharField(max_length=64, editable=False, **_NO_TEXT)
+    """Keyed digest of the row; empty in rows of an earlier version."""
 
     class Meta:
         default_permissions = ()

@@ -1,7 +1,9 @@
 """Settings of the control room, and the database router that one of them needs."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -104,6 +106,14 @@ def _parse_database(raw: Any) -> str:
     return raw
 
 
+def _parse_anchor(raw: Any) -> str:
+    if raw == "":
+        return ""
+    if not isinstance(raw, str | os.PathLike) or not Path(raw).is_absolute():
+        raise WrongValue("must be the absolute path of a file")
+    return os.fspath(raw)
+
+
 def _parse_trace_url(raw: Any) -> str:
     if raw == "":
         return ""
@@ -157,6 +167,11 @@ class RecordSettings:
     """URL of a trace in your tracing system, with {trace_id} in place of the id; empty for no link."""
     chain: bool = False
     """Add a hash chain to the rows of calls, which `manage.py mcp_audit verify` checks."""
+    anchor: Annotated[str, _parse_anchor] = ""
+    """Absolute path of a file to which each write with `CHAIN` appends the end of its chain; empty for none.
+
+    `mcp_audit verify` compares the rows with it. Keep it where a person with access to the database cannot write.
+    """
     calls_per_minute: Count = 600
     """Maximum rows of single calls that a process writes each minute.
 

@@ -9,6 +9,14 @@ Sent once for each alert, by the process that found it, with `alert`, the row. I
 `value`, `limit` and `since`.
 """
 
+chain_sealed = Signal()
+"""Signal that rows of calls were sealed (`MCP["RECORD"]["CHAIN"]`).
+
+Sent after each write, in the thread that writes, with the end of the chain: `process`, `number`, `digest` and `at`, the
+time of the last call. A receiver that keeps them elsewhere makes later changes of the rows visible to
+`mcp_audit verify --anchor`.
+"""
+
 alert_cleared = Signal()
 """Signal that an alert is over.
 

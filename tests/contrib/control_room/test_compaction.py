@@ -14,7 +14,7 @@ from django.db import DatabaseError, connection, transaction
 from mcp_django.contrib.control_room.models import CallLogEntry, CallRollup, Period, UsageRollup
 from mcp_django.contrib.control_room.recording import compaction, counts, writer
 from mcp_django.contrib.control_room.recording import recorder as recorder_module
-from mcp_django.contrib.control_room.recording.chain import verify_chain
+from mcp_django.contrib.control_room.recording.chain.verification import verify_chain
 from mcp_django.contrib.control_room.recording.histogram import unpack
 from mcp_django.contrib.control_room.recording.recorder import CallRecorder
 from mcp_django.contrib.control_room.recording.writer import RowWriter

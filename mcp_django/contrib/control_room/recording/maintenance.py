@@ -20,7 +20,6 @@ from mcp_django.contrib.control_room.models import (
     REMOVED_PREFIX,
     CallLogEntry,
     CallRollup,
-    ChainHead,
     LongCall,
     Period,
     ReportedStream,
@@ -28,6 +27,9 @@ from mcp_django.contrib.control_room.models import (
     UsageRollup,
 )
 from mcp_django.contrib.control_room.options import get_settings
+from mcp_django.contrib.control_room.recording.chain.heads import select_old_heads
+from mcp_django.contrib.control_room.recording.chain.removals import remove_from_sealed_rows
+from mcp_django.contrib.control_room.recording.chain.seals import CLEARED_FIELDS, UNSEALED
 from mcp_django.contrib.control_room.recording.compaction import merge_values
 from mcp_django.contrib.control_room.recording.writer import ROLLUP_KEY, ROLLUP_VALUES, get_alias, save_rows
 
@@ -140,7 +142,7 @@ def iter_prune_steps(now: datetime | None = None) -> Iterator[PruneStep]:
     alias = get_alias()
     rollups = CallRollup.objects.using(alias)
     yield PruneStep("calls", CallLogEntry.objects.using(alias).all(), "at", limits["calls"])
-    yield PruneStep("chains", ChainHead._default_manager.using(alias).all(), "at", limits["calls"])
+    yield PruneStep("chains", select_old_heads(alias), "at", limits["calls"])
     yield PruneStep("minutes", rollups.filter(period=Period.MINUTE), "start", limits["minutes"])
     yield PruneStep("hours", rollups.filter(period=Period.HOUR), "start", limits["hours"])
     yield PruneStep("server hours", ServerRollup.objects.using(alias).all(), "start", limits["hours"])
@@ -188,29 +190,35 @@ def pause_between(deletions: Iterator[int]) -> Iterator[int]:
 def remove_user(user_key: str) -> int:
     """Replace a user in all rows by a random name; return the number of changed rows.
 
-    Counts stay. Arguments, waits and client names of the user's calls are deleted. The user is replaced as well in the
-    calls of others for whom it acted. Later calls of the user are recorded as before. A process that has counted
-    earlier calls of this hour finds its row without the user, and counts the later ones in a new row.
+    Counts stay. Arguments, waits and client names of the user's calls are deleted, and the labels that are also in
+    later rows of the user, in its session or in logs. The user is replaced as well in the calls for others.
+    Later calls of the user are recorded as before. A process that has counted earlier calls of this hour finds its row
+    without the user, and counts the later ones in a new row.
     """
+    if not user_key:
+        return 0  # rows of callers without a user
     # A compaction at the same time replaces rows that the first pass waits for. The second pass finds the new ones.
     return sum(_remove_user(user_key) for _pass in range(2))
 
 
 def _remove_user(user_key: str) -> int:
     alias = get_alias()
-    changed = 0
-    for model, cleared in (
-        (CallLogEntry, {"arguments": "", "timeline": "", "client": ""}),
-        (UsageRollup, {"client": ""}),
-        (LongCall, {"client": ""}),
-        (ReportedStream, {"client": ""}),
+    changed = remove_from_sealed_rows(user_key, _build_name, alias)
+    calls = CallLogEntry.objects.using(alias).filter(UNSEALED)
+    for rows, cleared in (
+        (calls, dict.fromkeys(CLEARED_FIELDS, "")),
+        (UsageRollup.objects.using(alias), {"client": ""}),
+        (LongCall.objects.using(alias), {"client": ""}),
+        (ReportedStream.objects.using(alias), {"client": ""}),
     ):
-        rows = model.objects.using(alias).filter(user_key=user_key)
-        for principal in rows.order_by().values_list("principal", flat=True).distinct():
-            name = REMOVED_PREFIX + secrets.token_hex(8)
-            changed += rows.filter(principal=principal).update(principal=name, user_key="", **cleared)
-    acted = CallLogEntry.objects.using(alias).filter(actor_key=user_key)
-    return changed + acted.update(actor_key=REMOVED_PREFIX + secrets.token_hex(8))
+        own = rows.filter(user_key=user_key)
+        for principal in own.order_by().values_list("principal", flat=True).distinct():
+            changed += own.filter(principal=principal).update(principal=_build_name(), user_key="", **cleared)
+    return changed + calls.filter(actor_key=user_key).update(actor_key=_build_name())
+
+
+def _build_name() -> str:
+    return REMOVED_PREFIX + secrets.token_hex(8)
 
 
 def remove_deleted_user(sender: type[models.Model], instance: models.Model, **kwargs: Any) -> None:

@@ -12,12 +12,13 @@ from mcp_django.contrib.control_room.models import (
     PROCESS_CHARACTERS,
     CallLogEntry,
     CallRollup,
-    ChainHead,
     Period,
     UsageRollup,
 )
 from mcp_django.contrib.control_room.options import get_settings
-from mcp_django.contrib.control_room.recording.chain import ChainState
+from mcp_django.contrib.control_room.recording.chain.anchors import publish_anchor
+from mcp_django.contrib.control_room.recording.chain.heads import save_head
+from mcp_django.contrib.control_room.recording.chain.seals import ChainState
 from mcp_django.contrib.control_room.recording.counts import CallCount, ProcessCounts, RollupKey, UsageKey
 from mcp_django.contrib.control_room.recording.entries import CallEntry
 from mcp_django.contrib.control_room.recording.histogram import pack
@@ -67,8 +68,11 @@ class RowWriter:
             self._forget_removed(usage, alias)
             save_rows([self._build_usage(*row) for row in usage], USAGE_KEY, USAGE_VALUES, alias)
             chain = self._insert_records(records, self._count_committed(records, known, alias), alias)
+        is_sealed = chain is not self._chain
         self._chain = chain
         self._failed = ()
+        if is_sealed:
+            publish_anchor(self.process, chain)
         return [count for _start, _key, count in (*changed, *usage)]
 
     def _forget_removed(self, usage: Sequence[UsageRow], alias: str) -> None:
@@ -142,8 +146,9 @@ class RowWriter:
         places = ", ".join(["%s"] * len(_RECORD_COLUMNS))
         statement = f"INSERT INTO {quote(CallLogEntry._meta.db_table)} ({columns}) VALUES ({places})"  # noqa: S608  # names of columns only
         chain, is_chained = self._chain, get_settings().chain
-        rows = []
+        rows, times = [], []
         for number, values in enumerate(map(self._build_values, records)):
+            times.append(values["at"])
             if is_chained:
                 seal, chain = chain.seal_next(values)
                 values["seal"] = str(seal)
@@ -153,9 +158,8 @@ class RowWriter:
         if rows:
             with connection.cursor() as cursor:
                 cursor.executemany(statement, rows)
-        if chain.at is not None and is_chained:
-            head = {"number": chain.number, "at": chain.at}
-            ChainHead._default_manager.using(alias).update_or_create(process=self.process, defaults=head)
+        if is_chained:
+            save_head(self.process, chain, times, alias)
         return chain
 
     def _build_values(self, entry: CallEntry) -> dict[str, Any]:
