@@ -209,6 +209,7 @@ MCP: dict[str, Any] = {
         "MAX_TTL": 24 * 3600,  # default: of any task
         "RETENTION": 24 * 3600,  # default: seconds for which rows of expired tasks stay for the admin
         "LEASE": 30,  # default: seconds until a silent worker counts as lost
+        "UNKNOWN_TOOL_WAIT": 600,  # default: seconds that a task waits for a process that knows its tool
         "TASKS_PER_OWNER": 50,  # default: unfinished tasks of one caller
         "TASKS_PER_SERVER": 5000,  # default: of all callers
         "ARGUMENT_BYTES": 256 * 1024,  # default: bytes of the arguments of a task

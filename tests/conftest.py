@@ -165,6 +165,15 @@ def _no_records(django_db_setup: None) -> None:
     wiring.get_lifecycle().loop_callbacks.discard(RECORDER.start_reports)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_maintenance(django_db_setup: None) -> None:
+    """Tasks are maintained in their own tests alone: the loops of other tests would read rows beside them."""
+    from mcp_django import wiring  # once Django is set up
+    from mcp_django.contrib.tasks.upkeep import start_maintenance
+
+    wiring.get_lifecycle().loop_callbacks.discard(start_maintenance)
+
+
 @pytest.fixture(autouse=True)
 def _django_set_urlconf(request: pytest.FixtureRequest) -> Iterator[None]:
     """Serve the URLs of the mark `urls` (pytest-django's fixture of this name), and keep Django's caches of URLs.

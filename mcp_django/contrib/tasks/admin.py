@@ -74,6 +74,7 @@ class TaskAdmin(RowActionAdmin):
         "heartbeat",
         "lease_expires",
         "run_after",
+        "unknown_since",
         "attempts",
         "losses",
         "max_losses",

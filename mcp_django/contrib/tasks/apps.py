@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class TasksConfig(AppConfig):
-    """App configuration: registers the settings in `MCP["TASKS"]`."""
+    """App configuration: registers the settings in `MCP["TASKS"]`, and maintains tasks in each serving process."""
 
     name = "mcp_django.contrib.tasks"
     label = "mcp_tasks"
@@ -13,7 +13,9 @@ class TasksConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from mcp_django.contrib.tasks import options  # noqa: F401
+        from mcp_django import wiring
+        from mcp_django.contrib.tasks import options, upkeep  # noqa: F401
         from mcp_django.contrib.tasks.rows import metrics
 
         metrics.connect()
+        wiring.get_lifecycle().loop_callbacks.add(upkeep.start_maintenance)

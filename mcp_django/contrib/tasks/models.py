@@ -89,6 +89,7 @@ class Task(models.Model):
     heartbeat = models.DateTimeField(_("heartbeat"), null=True, blank=True)
     sent = models.DateTimeField(_("sent to the workers again"), null=True, blank=True)
     run_after = models.DateTimeField(_("not before"), null=True, blank=True)
+    unknown_since = models.DateTimeField(_("unknown to its workers since"), null=True, blank=True)
 
     created = models.DateTimeField(_("created"), default=timezone.now)
     updated = models.DateTimeField(_("updated"), default=timezone.now)

@@ -46,6 +46,11 @@ class TaskSettings:
     """Seconds for which rows of expired tasks stay for the admin."""
     lease: Annotated[float, _parse_lease] = 30.0
     """Seconds after which a silent worker counts as lost."""
+    unknown_tool_wait: SecondsOrZero = 600.0
+    """Seconds for which a task waits for a process that knows its tool.
+
+    Then it fails. During a deploy, processes with old code return the tasks of new tools.
+    """
     tools: Flag = False
     """True to add the tools `task_status` and `task_cancel`, for clients without tasks.
 

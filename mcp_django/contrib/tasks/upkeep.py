@@ -74,9 +74,10 @@ _maintenance = LoopLocal(RegularMaintenance)
 
 
 def start_maintenance() -> None:
-    """Maintain the tasks regularly on the running loop, unless it ends with its request.
+    """Maintain the tasks regularly on the running loop, unless it ends with its request. Idempotent.
 
-    Each process that creates, serves or runs tasks does so, with each backend.
+    Each process that serves does so from its start, or from its first request if its server sends no lifespan messages.
+    So a task that waited during a restart is taken without a poll. Processes that run tasks do so, too.
     """
     if not is_async_to_sync_loop():
         _maintenance.get().start()

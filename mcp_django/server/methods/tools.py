@@ -18,6 +18,16 @@ from mcp_django.server.primitives.base import Primitive, Tool
 from mcp_django.server.primitives.results import build_tool_error
 
 
+class UnknownTool(InvalidParams):
+    """A tool that no declaration and no provider of this process has.
+
+    The client gets the same error for a tool that is hidden from it.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Unknown tool: {name[:128]}")
+
+
 def handle_call(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
     """Find a registered tool at once and start the call.
 
@@ -42,11 +52,11 @@ def handle_call(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
 async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: dict[str, Any]) -> dict[str, Any]:
     if tool is None:
         tool = await run_provider(Context(call), lambda: find_provided_tool(call, name))
-    unknown = InvalidParams(f"Unknown tool: {name[:128]}")
+    unknown = UnknownTool(name)
     if tool is None:
         raise unknown
     arguments = _remove_added_arguments(tool, arguments)
-    await check_permission(call, tool, unknown, arguments)
+    await check_permission(call, tool, InvalidParams(unknown.message), arguments)
     if tool.header_params:
         _check_headers(call, tool, arguments)
     if rate_error := await count_use(call, tool):

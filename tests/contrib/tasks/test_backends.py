@@ -14,6 +14,7 @@ from django.core.management import call_command
 from django.db import connections
 from django.utils import timezone
 
+from mcp_django import wiring
 from mcp_django.contrib.tasks import upkeep
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.backends import celery, loop_thread
@@ -189,3 +190,26 @@ def test_the_maintenance_command_sends_the_tasks_of_lost_workers_again(sent: lis
     call_command("mcp_cleartasks", stdout=out)
     assert out.getvalue() == "Lost: 1. Expired: 0. Deleted: 0.\n"
     assert [message["args"] for message in sent] == [[lost.pk]]
+
+
+async def test_a_serving_process_takes_a_waiting_task_from_its_start_on(
+    client: TaskClient, gate: Gate, change: Callable[..., None], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only server was restarted, and its client does not poll."""
+    gate.open()
+    change(BACKEND="mcp_django.contrib.tasks.worker.WorkerBackend", BACKEND_OPTIONS={})
+    id = (await client.start("wait"))["taskId"]
+    change()
+    monkeypatch.setattr(upkeep, "is_async_to_sync_loop", lambda: False)  # as on the loop of a server
+    lifecycle = wiring.get_lifecycle()
+    lifecycle.loop_callbacks.add(upkeep.start_maintenance)
+    try:
+        await lifecycle.startup([])
+    finally:
+        lifecycle.loop_callbacks.discard(upkeep.start_maintenance)
+
+    for _ in range(100):
+        await clock.advance(1)
+        if not await Task.objects.filter(pk=id, status="working").aexists():
+            break
+    assert (gate.runs, (await Task.objects.aget(pk=id)).status) == (["done"], "completed")

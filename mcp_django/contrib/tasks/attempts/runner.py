@@ -17,6 +17,7 @@ from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult, bu
 from mcp_django.contrib.tasks.attempts.callers import CallerGone, load_principal
 from mcp_django.contrib.tasks.attempts.ends import repeat_write, return_task, store_end
 from mcp_django.contrib.tasks.attempts.heartbeats import LeaseHolder
+from mcp_django.contrib.tasks.attempts.unknown_tools import find_unknown_part, return_unknown_task
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import publish_change
@@ -24,6 +25,7 @@ from mcp_django.contrib.tasks.rows import leases, store
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidParams
 from mcp_django.runtime.database_failures import find_database_failure
+from mcp_django.server.methods.tools import UnknownTool
 from mcp_django.server.ports import Overloaded
 
 logger = logging.getLogger("mcp_django.tasks")
@@ -51,6 +53,9 @@ async def run_attempt(id: str, *, worker: str | None = None) -> bool:
 
 async def run_claimed_task(task: Task) -> None:
     """Run the tool of a task whose row was claimed (`leases.claim_task`, `leases.claim_next_tasks`)."""
+    if (unknown := find_unknown_part(task)) is not None:
+        await _end_unknown(task, unknown)
+        return
     try:
         principal = await load_principal(task)
         attempt = Attempt(task, wiring.get_server(task.server), principal)
@@ -146,7 +151,9 @@ async def _end_cancelled_attempt(attempt: Attempt, is_over: bool) -> None:
 
 async def _store_result(attempt: Attempt, ended: AttemptResult) -> None:
     task, conversation = attempt.task, attempt.conversation
-    if isinstance(ended.problem, Overloaded) and not attempt.has_begun:
+    if isinstance(ended.problem, UnknownTool):
+        await _end_unknown(task, ended.problem.message)
+    elif isinstance(ended.problem, Overloaded) and not attempt.has_begun:
         await return_task(task, delay=ended.problem.retry_after or RETURN_SECONDS)
     elif isinstance(ended.problem, Overloaded):
         # The tool runs again only if it may run twice.
@@ -159,6 +166,12 @@ async def _store_result(attempt: Attempt, ended: AttemptResult) -> None:
         assert conversation is not None  # only its questions end an attempt without a result
         questions, accepted = conversation.get_questions(), conversation.accepted
         await _suspend(task, questions, accepted)
+
+
+async def _end_unknown(task: Task, text: str) -> None:
+    """End an attempt without a tool: another process may know it, so the task waits for some time before it fails."""
+    if not await return_unknown_task(task, text):
+        await _fail(task, InvalidParams.code, text)
 
 
 async def _suspend(task: Task, questions: Sequence[store.Question], accepted: Iterable[str]) -> None:

@@ -117,6 +117,18 @@ def return_task(task: Task, *, delay: float) -> Task | None:
     return Task.objects.get(pk=task.pk)
 
 
+def record_unknown(task: Task) -> timedelta:
+    """Record that the worker of a task does not know its tool; return the time since the first such record.
+
+    The time begins again after an attempt in which the tool has run.
+    """
+    now, since = clock.now(), task.unknown_since
+    if since is not None and not TaskAttempt.objects.filter(task=task.pk, ended__gt=since).exists():
+        return now - since
+    Task.objects.filter(pk=task.pk, worker=task.worker).update(unknown_since=now)
+    return timedelta()
+
+
 def end_lost_attempt(task: Task, outcome: AttemptOutcome, text: str) -> Task | None:
     """End the attempt of a lost or stopped worker, and return the row; None if another process was faster.
 
