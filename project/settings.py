@@ -182,6 +182,8 @@ MCP: dict[str, Any] = {
         "PING": 30,  # default: seconds after which a silent client on a WebSocket is asked whether it is there
         "MAX_STREAMS": 1000,  # default: streams of changes that are open at once, in one process
         "MAX_STREAMS_PER_OWNER": 50,  # default: those of one principal
+        "WSGI_WAITS": 4,  # default: requests that may hold a thread to wait, under WSGI, in one process
+        "WSGI_WAITS_PER_OWNER": 2,  # default: those of one principal
         "SUBSCRIPTIONS": 100,  # default: resources that one session or stream may subscribe to
         "ELICITATION_TIMEOUT": 600,  # default: seconds a call waits for the user's answer (handshake era)
         # default: seconds it waits for somebody to finish a page (stateless era), then it asks again

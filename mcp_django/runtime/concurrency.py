@@ -1,7 +1,8 @@
 """Concurrency limits of this process: running calls per owner, and open streams."""
 
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidRequest
@@ -83,6 +84,45 @@ class ConcurrencyLimiter:
     def __len__(self) -> int:
         with self._lock:
             return sum(self._counts.values())
+
+
+class WaitLimiter:
+    """Limit on requests that wait and hold a thread of the server meanwhile (WSGI), in total and per owner.
+
+    The local principal may represent many clients, so only the total limit applies to it.
+    """
+
+    def __init__(self, max_waits: int, max_per_owner: int) -> None:
+        self._per_owner = ConcurrencyLimiter(max_per_owner)
+        self._total = ConcurrencyLimiter(max_waits)
+
+    @contextmanager
+    def claim(self, owner: str) -> Iterator[bool]:
+        """Count a wait for the time of a `with` block; its value is False at a limit."""
+        is_local = owner == LOCAL_OWNER
+        if not is_local and not self._per_owner.acquire(owner):
+            yield False
+            return
+        try:
+            if not self._total.acquire(LOCAL_OWNER):
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                self._total.release(LOCAL_OWNER)
+        finally:
+            if not is_local:
+                self._per_owner.release(owner)
+
+    def __len__(self) -> int:
+        return len(self._total)
+
+
+@contextmanager
+def refuse_wait(owner: str) -> Iterator[bool]:
+    """Refuse each wait: the process serves one request at a time."""
+    yield False
 
 
 class StreamLimiter:

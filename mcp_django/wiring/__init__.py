@@ -20,6 +20,7 @@ from mcp_django.wiring.services import (
     get_replay_limits,
     get_sse_message_routers,
     get_stream_limiter,
+    get_wait_limiter,
 )
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "get_server",
     "get_sse_message_routers",
     "get_stream_limiter",
+    "get_wait_limiter",
     "list_aliases",
     "negotiates_language",
 ]

@@ -10,7 +10,7 @@ from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.auth.authorization.rule_cache import RULE_CACHE
 from mcp_django.auth.principal import PERMISSION_CACHE_SECONDS, invalidate_permissions
 from mcp_django.runtime.calls.background import LimitedBackgroundSlots
-from mcp_django.runtime.concurrency import StreamLimiter
+from mcp_django.runtime.concurrency import StreamLimiter, WaitLimiter
 from mcp_django.runtime.events.channel_layer import find_channel_layer
 from mcp_django.runtime.events.list_changes import ListChangeDetector
 from mcp_django.runtime.events.publisher import EventPublisher
@@ -140,6 +140,13 @@ def get_replay_limits() -> ReplayLimits:
 def get_event_id_codec() -> EventIdCodec:
     """Return the codec for event ids on streams of sessions."""
     return EventIdCodec(NameSigner(conf.secret_keys(), purpose="event"))
+
+
+@conf.cached(*SERVER_SETTINGS)
+def get_wait_limiter() -> WaitLimiter:
+    """Return the limiter of requests that wait and hold a thread of the server (WSGI), for all servers."""
+    limits = conf.get_settings().limits
+    return WaitLimiter(limits.wsgi_waits, limits.wsgi_waits_per_owner)
 
 
 @conf.cached(*SERVER_SETTINGS)

@@ -49,6 +49,9 @@ EFFECTS: Final = {
     "PING": "A ping is sent. Without a response in the same time, the connection ends.",
     "MAX_STREAMS": "The stream is refused: HTTP 503 with `Retry-After`. Counted over all servers of the process.",
     "MAX_STREAMS_PER_OWNER": "The stream is refused: HTTP 429 with `Retry-After`.",
+    "WSGI_WAITS": "The answer comes at once: `tasks/result` with HTTP 429 and `Retry-After`, a call with the task that "
+    "it became, a call without a place with HTTP 429. Counted over all servers of the process.",
+    "WSGI_WAITS_PER_OWNER": "As `WSGI_WAITS`.",
     "SUBSCRIPTIONS": "The subscription is refused: -32602.",
     "ELICITATION_TIMEOUT": "The question is withdrawn, and the handler gets `InputUnavailable`.",
     "URL_ELICITATION_TIMEOUT": "The client is asked to open the page again. Under WSGI, a call never waits.",

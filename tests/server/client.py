@@ -140,6 +140,7 @@ class PipelineClient:
     """The error that a session answers all questions with."""
     log_level: str | None = None
     kwargs: Mapping[str, Any] | None = None
+    connection_options: dict[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] | None = None
     network: NetworkInfo | None = None
 
@@ -221,7 +222,8 @@ class PipelineClient:
     def _handle(self, message: dict[str, Any], outbox: Outbox) -> Any:
         pairs = None if self.headers is None else [(k.lower().encode(), v.encode()) for k, v in self.headers.items()]
         headers = None if pairs is None else Headers(pairs)
-        connection = Connection(self.principal, session=self.session, url_kwargs=self.kwargs, network=self.network)
+        connection = Connection(self.principal, session=self.session, url_kwargs=self.kwargs, **self.connection_options)
+        connection.network = self.network
         connection.headers = headers
         era = self.pipeline.eras[REVISIONS[self.version].era]
         return self.pipeline.handle(era, jsonrpc.loads(jsonrpc.dumps(message)), connection, outbox)

@@ -20,8 +20,8 @@ class CredentialSource(Protocol):
     def reload(self, principal: DjangoPrincipal) -> DjangoPrincipal | None:
         """Return a principal with the scopes that its credential delegates now.
 
-        None for a principal of another source. Blocking. A token that expires and is refreshed ends nothing: the grant behind it decides. Raises AuthError
-        if the credential was revoked.
+        None for a principal of another source. Blocking. A token that expires and is refreshed ends nothing: the grant
+        behind it decides. Raises AuthError if the credential was revoked.
         """
         ...
 

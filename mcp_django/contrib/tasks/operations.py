@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from mcp_django.aio.clock import monotonic
@@ -73,12 +73,16 @@ async def cancel_task(id: str) -> Task | None:
     return cancelled
 
 
-async def wait_while_working(find: Callable[[], Awaitable[Task]], seconds: float) -> Task:
-    """Return the row as soon as the task has ended or needs input, or after some seconds."""
-    end, (pause, max_pause) = monotonic() + seconds, CHECK_SECONDS
-    while (task := await find()).status == TaskStatus.WORKING and (rest := end - monotonic()) > 0:
-        await asyncio.sleep(min(pause, rest))
-        pause = min(pause * 1.5, max_pause)
+async def wait_while_working(call: Call, id: str, seconds: float) -> Task:
+    """Return the caller's task as soon as it has ended or needs input, or after some seconds.
+
+    Returns it at once if the call must not wait. Raises InvalidParams.
+    """
+    with call.claim_wait() as may_wait:
+        end, (pause, max_pause) = monotonic() + (seconds if may_wait else 0), CHECK_SECONDS
+        while (task := await find_task(call, id)).status == TaskStatus.WORKING and (rest := end - monotonic()) > 0:
+            await asyncio.sleep(min(pause, rest))
+            pause = min(pause * 1.5, max_pause)
     return task
 
 

@@ -65,7 +65,10 @@ async def get_task_status(ctx: Context, task_id: str) -> Any:
     task = await _find(ctx, task_id)
     if task.status == TaskStatus.INPUT_REQUIRED:
         await record_answers(task_id, await _ask_questions(ctx, task))
-    task = await wait_while_working(lambda: _find(ctx, task_id), get_settings().grace)
+    try:
+        task = await wait_while_working(get_call(ctx), task_id, get_settings().grace)
+    except InvalidParams as problem:
+        raise ToolError(str(problem)) from None
     if not task.is_terminal:
         return describe_status(task)
     try:
@@ -113,7 +116,7 @@ async def call_tool_for_text(call: Call, tool: Tool, arguments: dict[str, Any]) 
     """
     task = build_task_row(call, tool, arguments, origin=TaskOrigin.EXTENSION, rounds={}, ttl=get_ttl(tool))
     await start_task_of_call(get_backend(), task)
-    task = await wait_while_working(lambda: find_task(call, task.pk), get_grace(tool))
+    task = await wait_while_working(call, task.pk, get_grace(tool))
     if task.is_terminal:
         return _select_members(read_result(task))
     # A client refuses a result without structured content if the tool has an output schema, unless it is an error.

@@ -5,6 +5,7 @@ exchange as its era interprets it.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
 from dataclasses import KW_ONLY, dataclass, field, replace
 from time import perf_counter
@@ -73,6 +74,8 @@ class Connection:
 
     False under WSGI, which can send nothing but the response.
     """
+    claim_wait: Callable[[str], AbstractContextManager[bool]] | None = None
+    """Function that claims a wait for a principal, by its key; None where waits hold no thread (`Call.claim_wait`)."""
     shared_calls: dict[jsonrpc.Id, Cancellable] | None = None
     """Running calls of all messages, which the client cancels by id; None for a single exchange."""
     network: NetworkInfo | None = None
@@ -248,6 +251,15 @@ class Call:
         if trace is UNREAD_TRACE:
             trace = self.record.trace = parse(find_carrier(self.meta, self.connection.message_headers))
         return cast(TraceContext | None, trace)
+
+    def claim_wait(self) -> AbstractContextManager[bool]:
+        """Wrap a wait for work of others: for a task, a client, or another request.
+
+        The value of the `with` statement is False if this call must not wait and has to answer at once, because too
+        many requests hold threads of the server already (WSGI).
+        """
+        claim = self.connection.claim_wait
+        return nullcontext(True) if claim is None else claim(self.principal.key)
 
     def supports(self, needed: Mapping[str, Any]) -> bool:
         """Return True if the client declared the capability `needed`, with its sub-modes."""

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, MCPError, ToolError
+from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.context.idempotency import RunOnceKeys, RunStep, round_trip_json, run_at_most_once
@@ -210,7 +211,15 @@ async def _is_initialized(call: Call, session: ServerSession) -> bool:
 
 
 def _explain_unavailable(call: Call) -> str:
-    """Explain why no request can reach this client."""
+    """Explain why this call can send no request to its client."""
+    reason = explain_missing_stream(call)
+    return reason or "The request could not be sent to the client: its Accept header does not allow text/event-stream"
+
+
+def explain_missing_stream(call: Call) -> str | None:
+    """Explain why no call of this client can carry a request to it (handshake era); None if one can."""
+    if call.revision.era is Era.STATELESS:
+        return None  # its requests are answered in rounds
     if not call.connection.supports_streaming:
         return (
             "The request could not be sent to the client: this server runs under WSGI, which can send only responses. "
@@ -221,7 +230,7 @@ def _explain_unavailable(call: Call) -> str:
             "The request could not be sent to the client: this server has no sessions (REQUIRE_SESSION), which clients "
             "of this revision need to answer"
         )
-    return "The request could not be sent to the client: its Accept header does not allow text/event-stream"
+    return None
 
 
 class _RecordedResponse(NamedTuple):

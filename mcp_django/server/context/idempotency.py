@@ -92,10 +92,11 @@ async def _wait_for_outcome(call: Call, name: str) -> dict[str, Any] | None:
     call.server.executor.release_thread()
     pause, max_pause = CHECK_INTERVALS_SECONDS
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + OUTCOME_WAIT_SECONDS
-    while (outcome := await call.server.idempotency_store.get_outcome(name)) is None and loop.time() < deadline:
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, max_pause)
+    with call.claim_wait() as may_wait:
+        deadline = loop.time() + (OUTCOME_WAIT_SECONDS if may_wait else 0)
+        while (outcome := await call.server.idempotency_store.get_outcome(name)) is None and loop.time() < deadline:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, max_pause)
     return outcome
 
 

@@ -4,7 +4,7 @@ from collections.abc import Coroutine
 from typing import Any, cast
 
 from mcp_django.protocol.client_habits import ADDED_ARGUMENTS, remove_added_arguments
-from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.errors import InvalidParams, MethodNotFound
 from mcp_django.protocol.headers import check_params
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls.call import Call
@@ -68,10 +68,22 @@ def _start_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[
     call.record.target = tool.name
     interceptors = call.server.extensions.interceptors
     if interceptors and not call.record.is_continued:
+        if tool.task is None and "task" in call.params:
+            _check_task_support(call, tool)
         extensions = [extension for extension in interceptors if extension.intercepts(tool)]
         if extensions:
             return intercept_call(call, tool, arguments, extensions, _run_call)
     return _run_call(call, tool, arguments)
+
+
+def _check_task_support(call: Call, tool: Tool) -> None:
+    """Refuse `params.task` for a tool that does not run as a task, if the server declares core tasks.
+
+    See 2025-11-25, basic/utilities/tasks, tool-level negotiation. A server that declares no tasks ignores the member.
+    """
+    declared = call.server.extensions.get_capabilities(call.revision) if call.revision.core_tasks else ()
+    if any("tasks" in capabilities for capabilities in declared):
+        raise MethodNotFound(f"The tool {tool.name} does not run as a task; send the call without params.task")
 
 
 def _run_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:

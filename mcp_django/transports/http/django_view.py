@@ -76,6 +76,7 @@ def as_view(get_endpoint: Callable[[], HTTPEndpoint]) -> View:
                 context,
                 request.scheme or "http",
                 *_read_network(request),
+                streams or bool(request.META.get("wsgi.multithread", True)),
             )
         )
         if not isinstance(outcome, CallTask):

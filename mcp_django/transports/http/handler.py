@@ -17,7 +17,7 @@ from mcp_django.protocol.errors import InsufficientScope, InternalError, MCPErro
 from mcp_django.protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, REVISIONS, Era
 from mcp_django.runtime.calls.task import CallResult, CallTask
-from mcp_django.runtime.concurrency import ConcurrencyLimiter
+from mcp_django.runtime.concurrency import ConcurrencyLimiter, refuse_wait
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
@@ -45,6 +45,7 @@ from mcp_django.transports.http.messages import (
 )
 from mcp_django.transports.http.sse_body import CallSource, NumberedSource, SSESource
 from mcp_django.transports.services import TransportServices, get_services, shared
+from mcp_django.wiring import get_wait_limiter
 
 VERSIONS_BY_HEADER = {version.encode(): version for version in REVISIONS}
 
@@ -81,7 +82,6 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         accepts_stream = accepts_stream and request.supports_streaming
 
         connection = _create_connection(request, principal)
-        connection.supports_streaming = request.supports_streaming
         raw = jsonrpc.decode(request.body, max_nesting=limits.nesting)  # Step 4: JSON.
         await check_principal_rate(principal, raw, self._server.executor)
         era = pipeline.eras[select_era(_read_version(headers), raw)]
@@ -229,13 +229,18 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
 
 
 def _create_connection(request: HTTPRequest, principal: Principal) -> Connection:
-    return Connection(
+    connection = Connection(
         principal,
         headers=request.headers,
         url_kwargs=request.url_kwargs,
         make_request=request.make_request,
         network=request.network,
     )
+    if not request.supports_streaming:
+        # The request holds a thread of the WSGI server.
+        connection.supports_streaming = False
+        connection.claim_wait = get_wait_limiter().claim if request.has_threads else refuse_wait
+    return connection
 
 
 async def _run_notification(coroutine: Coroutine[Any, Any, None], context: Context | None) -> None:

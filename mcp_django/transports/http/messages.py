@@ -72,6 +72,8 @@ class HTTPRequest(NamedTuple):
     """Version of HTTP, as reported by the server."""
     peer_port: int | None = None
     """Port of the client; None when the server does not provide it."""
+    has_threads: bool = True
+    """False if the process serves one request at a time (WSGI)."""
 
     @property
     def network(self) -> NetworkInfo:

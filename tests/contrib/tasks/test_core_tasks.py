@@ -92,6 +92,8 @@ async def test_without_task_the_call_is_plain_or_refused(core: CoreClient, gate:
     assert await core.text("wait") == "done"
     with pytest.raises(MethodNotFound, match="runs as a task only"):
         await core.call("export")
+    with pytest.raises(MethodNotFound, match="greet does not run as a task"):  # 2025-11-25, tool-level negotiation
+        await core.request("tools/call", {"name": "greet", "arguments": {}, "task": {}})
     for task in ("now", {"ttl": 0}, {"ttl": "1"}):
         with pytest.raises(InvalidParams):
             await core.request("tools/call", {"name": "wait", "arguments": {}, "task": task})

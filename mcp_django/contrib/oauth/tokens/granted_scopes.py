@@ -20,8 +20,8 @@ from mcp_django.contrib.oauth.toolkit_compat import (
 def find_granted_scopes(principal: DjangoPrincipal) -> frozenset[str] | None:
     """Return the scopes that the grant behind a principal gives now; None if it has ended.
 
-    Runs two statements. A grant of a user lasts as long as its client could refresh the tokens. A grant of client credentials is the trust
-    of the operator.
+    Runs two statements. A grant of a user lasts as long as its client could refresh the tokens. A grant of client
+    credentials is the trust of the operator.
     """
     application = find_application(principal.client_id)
     if application is None or principal.audience not in filter_allowed(application, [principal.audience or ""]):

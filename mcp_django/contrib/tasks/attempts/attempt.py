@@ -138,6 +138,7 @@ class Attempt:
             record=record,
         )
         self.conversation = TaskConversation(call, self.binding, self._base, self._stored, self._record_step)
+        self.conversation.missing_stream = context.get("missing_stream")
         return call
 
     async def _record_step(self, key: str, value: Any) -> None:

@@ -24,6 +24,7 @@ from mcp_django.protocol.revisions import Era
 from mcp_django.protocol.trace_context import find_carrier
 from mcp_django.runtime.calls.tracing import get_span_parent
 from mcp_django.server.calls.call import Call
+from mcp_django.server.context.conversation import explain_missing_stream
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.transports.services import get_authenticator
 
@@ -79,6 +80,7 @@ def describe_call(call: Call) -> dict[str, Any]:
         "language": translation.get_language(),
         "time_zone": timezone.get_current_timezone_name(),
         "span": get_span_parent(),
+        "missing_stream": explain_missing_stream(call.root),
         "trace": {key: carrier[key] for key in (TRACEPARENT, TRACESTATE) if isinstance(carrier.get(key), str)},
     }
 

@@ -46,12 +46,21 @@ class TaskConversation(ReplayConversation):
         rounds = _build_rounds(call.id, base, stored)
         super().__init__(call, binding, call.server.options.conversation_limits, rounds)
         self._record_step = record_step
+        self.missing_stream: str | None = None
+        """Reason for which no question can reach the client, whose transport carries only responses."""
         self._known_steps = set(rounds.state["once"])
         self._question_count = len(stored.inputs)
         self._answer_counts = Counter(row.name for row in stored.inputs if row.answer and not row.is_accepted)
         """Number of answers that the tool has not accepted, by the name of the question."""
         if stored.inputs:
             self._record_round(rounds.state["flow"])
+
+    async def request_input(self, request: InputRequest) -> Any:
+        if self.missing_stream is not None:
+            # As in a plain call: the task must not wait for an answer that cannot come.
+            self._call.require_capability(request.required_capability)
+            raise InputUnavailable(self.missing_stream)
+        return await super().request_input(request)
 
     async def _parse_response(self, key: str, request: InputRequest, response: Any) -> Any:
         """Return the value of an answer.

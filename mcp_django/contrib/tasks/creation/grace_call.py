@@ -54,7 +54,8 @@ class GraceCall:
             return await stored.wait(task)
 
         try:
-            await asyncio.wait([execution], timeout=grace)
+            with call.claim_wait() as may_wait:
+                await asyncio.wait([execution], timeout=grace if may_wait else 0)
             if execution.done():
                 return _answer_call(attempt, execution)
             await self._store(attempt, settings)

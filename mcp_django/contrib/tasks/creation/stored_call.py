@@ -63,7 +63,7 @@ class StoredCall:
 
     async def _wait(self, id: str) -> Task | dict[str, Any]:
         try:
-            task = await wait_while_working(lambda: find_task(self._call, id), self._grace)
+            task = await wait_while_working(self._call, id, self._grace)
         except asyncio.CancelledError:
             run_in_background(_cancel(id))  # its client went away, and cannot name the task
             raise
