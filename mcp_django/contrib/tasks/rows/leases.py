@@ -200,7 +200,7 @@ def delete_expired(*, before: datetime, limit: int = 500) -> int:
 def report_worker(row: TaskWorker, running: int, finished: int) -> None:
     """Write the state of a worker, and delete the rows of workers that are silent for an hour."""
     now = clock.now()
-    if row.pk is None:
+    if row._state.adding:
         row.started = now
     row.running = running
     row.finished = finished
