@@ -48,6 +48,7 @@ def print_figures(figures: Figures) -> None:
     verdict, runs = figures.verdict, group_runs(figures.entries)
     print(f"tasks: {figures.acknowledged} acknowledged, {figures.unacknowledged} calls without an answer")
     print(f"ends: {dict(verdict.ends)}")
+    print(f"plain functions that ran on after their lease: {verdict.unstopped}")
     print(f"runs: {sum(map(len, runs.values()))}, lines: {len(figures.entries)}")
     print(f"faults: {dict(Counter(str(fault.kind) for fault in figures.faults))}")
     print(f"longest delay of a thread: {figures.delay:.2f} s")

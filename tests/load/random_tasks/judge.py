@@ -11,6 +11,8 @@ These ends without a result are promised, and counted apart:
   the end, or if this process alone could not reach PostgreSQL for most of a lease: other processes cannot know of the
   end. An atomic tool never does.
 - An atomic tool whose own SQL lost its connection ends with an error result, and books no row.
+- A plain function cannot be stopped: without SQL it runs on beside the next run, after its process could not reach
+  PostgreSQL for most of a lease. Its rows count once all the same.
 """
 
 from collections import Counter, defaultdict
@@ -25,6 +27,8 @@ RECONNECT_SECONDS = 2.0
 """Seconds that a process may need to reach a database that answers again."""
 STORE_SECONDS = 2.0
 """Seconds of a healthy process in which it stores an end."""
+LOST_TEXT = "must not run twice"
+"""Words in the error of each task that failed because its attempt was lost or stopped."""
 BEAT_SHARE = 0.25
 """Share of the lease between two heartbeats."""
 
@@ -35,6 +39,8 @@ class ToolTraits(NamedTuple):
     may_repeat: bool = False
     """True if it may run again after its worker was lost."""
     is_atomic: bool = False
+    is_plain: bool = False
+    """True for a plain function, which runs on a thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +75,8 @@ class Verdict:
 
     problems: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     ends: Counter[str] = field(default_factory=Counter)
+    unstopped: int = 0
+    """Number of tasks whose plain function ran on after its lease."""
 
     def count(self, kind: str) -> int:
         return len(self.problems.get(kind, ()))
@@ -120,6 +128,7 @@ def judge(
         for kind, text in case.find_problems():
             verdict.problems[kind].append(f"{task.number} {task.tool}: {text}")
         verdict.ends[case.describe_end()] += 1
+        verdict.unstopped += case.has_unstopped_run()
     return verdict
 
 
@@ -185,19 +194,32 @@ class _Case:
         )
         return [("repeated", text)]
 
-    def _find_concurrent(self) -> list[tuple[str, str]]:
-        """Find an entry of a run after a later run has begun."""
-        overlaps = [
-            (run.last - later.begin, run.process, later.process)
+    def _list_overlaps(self) -> list[tuple[ToolRun, ToolRun]]:
+        """Return pairs of runs of which the first has an entry after the start of the second."""
+        return [
+            (run, later)
             for number, run in enumerate(self.runs)
             for later in self.runs[number + 1 :]
             if later.begin <= run.last
         ]
+
+    def has_unstopped_run(self) -> bool:
+        """Return True if a plain function ran on beside the next run, because its process could not stop it."""
+        return any(self._is_unstopped(run) for run, _ in self._list_overlaps())
+
+    def _is_unstopped(self, run: ToolRun) -> bool:
+        return self.traits.is_plain and any(
+            self._is_long(fault) and fault.begin <= run.last and fault.end >= run.begin
+            for fault in self._list_isolations(run)
+        )
+
+    def _find_concurrent(self) -> list[tuple[str, str]]:
+        overlaps = [(run, later) for run, later in self._list_overlaps() if not self._is_unstopped(run)]
         if not overlaps:
             return []
-        seconds, process, other = max(overlaps)
-        text = f"{len(overlaps)} pairs of runs, for {seconds:.3f} s in {process} beside {other} and shorter"
-        return [("at once", text)]
+        run, later = max(overlaps, key=lambda pair: pair[0].last - pair[1].begin)
+        seconds = run.last - later.begin
+        return [("at once", f"{len(overlaps)} times, for {seconds:.3f} s in {run.process} beside {later.process}")]
 
     def _find_wrong_bookings(self) -> list[tuple[str, str]]:
         task = self.task
@@ -235,6 +257,8 @@ class _Case:
             return []
         if self.traits.may_repeat:
             return [("failed again", f"failed although it may run again: {task.message}")]
+        if LOST_TEXT not in task.message:
+            return [("wrong end", f"failed for another reason than a lost attempt: {task.message}")]
         if self._has_finished():
             return [] if self._is_end_lost() else [("failed, finished", self._describe_run())]
         return [] if self._is_run_lost() else [("failed without a cause", self._describe_run())]

@@ -22,7 +22,9 @@ from tests.support.waiting import WAIT_SECONDS
 LEASE_SECONDS = 6.0
 CLOCK_DIFFERENCE_SECONDS = 30.0
 TOOLS = {
-    f"{name}{suffix}": ToolTraits(may_repeat=bool(suffix), is_atomic=name.startswith("book"))
+    f"{name}{suffix}": ToolTraits(
+        may_repeat=bool(suffix), is_atomic=name.startswith("book"), is_plain=name.endswith("blocking")
+    )
     for name in ("count", "count_blocking", "ask", "book", "book_blocking", "added")
     for suffix in ("", "_again")
 } | {"block": ToolTraits()}

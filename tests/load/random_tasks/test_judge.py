@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from tests.load.random_tasks.faults import Fault, FaultKind
-from tests.load.random_tasks.judge import TaskRecord, ToolTraits, Verdict, judge
+from tests.load.random_tasks.judge import LOST_TEXT, TaskRecord, ToolTraits, Verdict, judge
 from tests.load.task_site.journal import Entry, Event, parse_lines
 
 LEASE_SECONDS = 6.0
 TOOLS = {
     "once": ToolTraits(),
     "again": ToolTraits(may_repeat=True),
+    "plain again": ToolTraits(may_repeat=True, is_plain=True),
     "book": ToolTraits(is_atomic=True),
     "book again": ToolTraits(may_repeat=True, is_atomic=True),
 }
@@ -31,6 +32,8 @@ def judge_one(
     *runs: list[Entry], faults: Sequence[Fault] = (), tool: str = "once", status: str = "completed", **values: Any
 ) -> Verdict:
     """Judge one task. A completed one has the result of its last run unless `run` names another one."""
+    if status == "failed":
+        values = {"message": f"The worker was lost, and the tool {LOST_TEXT}", **values}
     if status == "completed" and not values.get("is_error"):
         values = {"run": runs[-1][0].run if runs else "", **values}
     record = TaskRecord(number=1, tool=tool, status=status, created=99.0, **values)
@@ -91,6 +94,18 @@ def test_an_entry_after_the_start_of_a_later_run_is_at_once() -> None:
     assert list_problems(long_after, later, tool="again", run="y") == ["at once"]
 
 
+def test_a_plain_function_may_run_on_after_a_lease_that_its_process_could_not_extend() -> None:
+    runs = make_run("x", "100 start, 112 end"), make_run("y", "110 start, 113 end", "b")
+    cut = Fault(FaultKind.CUT, "a", 101.0, 110.0)
+    verdict = judge_one(*runs, tool="plain again", faults=[cut])
+    assert not verdict.problems
+    assert verdict.unstopped == 1
+    assert list_problems(*runs, tool="again", faults=[cut]) == ["at once"]
+    short = Fault(FaultKind.CUT, "a", 101.0, 102.0)
+    assert list_problems(*runs, tool="plain again", faults=[short]) == ["at once"]
+    assert list_problems(*runs, tool="plain again") == ["at once"]
+
+
 def test_each_completed_atomic_task_has_the_row_of_its_result_and_no_other_one() -> None:
     run = make_run("x", RUN)
     assert list_problems(run, tool="book", bookings=("x",)) == []
@@ -130,6 +145,12 @@ def test_a_task_that_may_run_again_never_fails() -> None:
     assert list_problems(make_run("x", "100 start, 101 effect"), tool="again", status="failed", faults=killed) == [
         "failed again"
     ]
+
+
+def test_a_task_fails_for_no_other_reason_than_a_lost_attempt() -> None:
+    killed = [Fault(FaultKind.KILL, "a", 101.5, 101.5)]
+    run = make_run("x", "100 start, 101 effect")
+    assert list_problems(run, status="failed", faults=killed, message="Unknown tool: once") == ["wrong end"]
 
 
 UNFINISHED = "100 start, 101 effect, 102 effect"
