@@ -38,6 +38,10 @@ class GroupProcess:
         """Process ID of the leader of the group."""
         return self._process.pid
 
+    def has_ended(self) -> bool:
+        """Return True if the leader of the group has ended."""
+        return self._process.poll() is not None
+
     def kill(self) -> None:
         """Kill the whole group."""
         self.send(signal.SIGKILL)

@@ -1,5 +1,6 @@
 """The processes of a run: two servers, two workers and Celery, each behind a proxy of its own to one PostgreSQL."""
 
+import asyncio
 import json
 import os
 import secrets
@@ -33,6 +34,7 @@ OLD = ("worker-1", "celery")
 """Processes that run old code until the deploy."""
 TERMINATE_SECONDS = 15.0
 """Seconds for a process to end in order."""
+SUPERVISION_SECONDS = 1.0
 QUESTION_WAIT_SECONDS = 8.0
 """Maximum seconds to wait for a tool that asks."""
 PROXY_STATES = {
@@ -127,13 +129,13 @@ class Deployment:
 
     def _end_process(self, kind: FaultKind, name: str) -> None:
         process = self.processes[name]
-        if kind is FaultKind.KILL:
-            process.kill()
-        else:
+        if kind is not FaultKind.KILL:
             process.terminate(TERMINATE_SECONDS)
-        if kind is FaultKind.DEPLOY:
-            process.environ.pop("SITE_VERSION", None)
-        process.start()
+        with self._lock:
+            process.kill()
+            if kind is FaultKind.DEPLOY:
+                process.environ.pop("SITE_VERSION", None)
+            process.start()
 
     def _stop_postgres(self, planned: PlannedFault) -> float:
         """Stop PostgreSQL for some seconds; return the time of the stop."""
@@ -153,6 +155,15 @@ class Deployment:
                 if f" {Event.ASK}\n" in journal.readline():
                     return
                 time.sleep(0.001)
+
+    async def supervise(self) -> None:
+        """Start processes again that end by themselves, for example because they start while PostgreSQL is away."""
+        while True:
+            await asyncio.sleep(SUPERVISION_SECONDS)
+            with self._lock:
+                for process in self.processes.values():
+                    if process.has_ended():
+                        process.start()
 
     def close(self) -> None:
         for process in self.processes.values():

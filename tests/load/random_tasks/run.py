@@ -109,13 +109,14 @@ class RandomRun:
         )
 
     async def _drive(self, deployment: Deployment, client: TaskClient) -> None:
+        supervision = asyncio.create_task(deployment.supervise())
         await client.wait_until_served()
         calls = asyncio.create_task(client.run(self.plan_jobs()))
         await asyncio.to_thread(self._inject_faults, deployment)
         await asyncio.wait([calls], timeout=self.seconds + END_SECONDS)
         calls.cancel()
-        await asyncio.wait([calls])
-        await client.close()
+        supervision.cancel()
+        await asyncio.wait([calls, supervision])
         if not calls.cancelled():
             calls.result()
 

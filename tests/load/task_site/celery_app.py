@@ -1,11 +1,8 @@
-"""The Celery app of the project. Its broker is a Redis of the test."""
-
-import os
+"""The Celery app as Celery's worker finds it."""
 
 import django
-from celery import Celery
 
+from tests.load.task_site.broker import app
+
+__all__ = ["app"]
 django.setup()
-app = Celery("task_site", broker=os.environ["SITE_BROKER"])
-app.conf.imports = ["mcp_django.contrib.tasks.backends.celery"]
-app.conf.broker_connection_retry_on_startup = True

@@ -18,7 +18,4 @@ async def create(count: int, tools: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     django.setup()
-    # The app is the current one before a message is sent.
-    from tests.load.task_site import celery_app  # noqa: F401
-
     asyncio.run(create(int(sys.argv[1]), sys.argv[2:]))

@@ -25,4 +25,6 @@ MCP: dict[str, Any] = {
         "TASKS_PER_SERVER": 10_000,
     },
 }
+if "SITE_BROKER" in os.environ:
+    from tests.load.task_site import broker  # noqa: F401  # the app is the current one before a message is sent
 globals().update(json.loads(os.environ.get("SITE_SETTINGS", "{}")))
