@@ -28,7 +28,7 @@ def parse_tool_arguments(text: str) -> dict[str, Any]:
     """Return the arguments of a tool from JSON. Raises CommandError unless they are an object."""
     try:
         arguments = json.loads(text)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise CommandError(f"The arguments are not valid JSON: {problem}") from None
     if not isinstance(arguments, dict):
         raise CommandError("The arguments must be a JSON object")

@@ -32,6 +32,7 @@ from mcp_django.contrib.control_room.pages.callers import load_user_names
 from mcp_django.contrib.control_room.pages.room import ControlRoomAdmin
 from mcp_django.contrib.control_room.playground_page import PlaygroundAdmin
 from mcp_django.contrib.control_room.recording.writer import get_alias
+from mcp_django.types import clean_text
 
 __all__ = ["CallLogEntryAdmin", "ControlRoomAdmin", "PlaygroundAdmin"]
 SOURCES = {
@@ -39,6 +40,7 @@ SOURCES = {
     "waited": "waited_milliseconds",
     "user_name": "user_key",
     "actor_name": "actor_key",
+    "recorded_arguments": "arguments",
 }
 """Stored values of computed fields. The page of a call leaves out the empty ones."""
 CONTENT_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl; charset=utf-8"}
@@ -97,7 +99,7 @@ class CallLogEntryAdmin(BaseAdmin):
         "trace_id",
         "process",
     )
-    readonly_fields = ("duration", "waited", "user_name", "actor_name")
+    readonly_fields = ("duration", "waited", "user_name", "actor_name", "recorded_arguments")
     change_form_template = "mcp_control_room/call_change_form.html"
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -114,7 +116,7 @@ class CallLogEntryAdmin(BaseAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         may_see_arguments = request.user.has_perm("mcp_control_room.view_call_arguments")
-        fields = (*self.shown_fields, "arguments") if may_see_arguments else self.shown_fields
+        fields = (*self.shown_fields, "recorded_arguments") if may_see_arguments else self.shown_fields
         return [name for name in fields if getattr(obj, SOURCES.get(name, name), None) not in (None, "")]
 
     def has_export_permission(self, request: HttpRequest) -> bool:
@@ -141,6 +143,11 @@ class CallLogEntryAdmin(BaseAdmin):
     def actor_name(self, record: CallLogEntry) -> str:
         """Return the name of the user who acted in the name of the caller."""
         return _get_name(record, record.actor_key)
+
+    @admin.display(description=_("arguments"))
+    def recorded_arguments(self, record: CallLogEntry) -> str:
+        """Return the recorded arguments without invisible characters."""
+        return clean_text(record.arguments)
 
     @admin.display(description=_("user"), ordering="user_key")
     def people(self, record: CallLogEntry) -> str:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,7 +13,8 @@ from mcp_django.contrib.control_room.models import CallLogEntry
 
 FIELDS = tuple(field.name for field in CallLogEntry._meta.concrete_fields if field.name not in ("id", "arguments"))
 FORMATS = ("csv", "jsonl")
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = re.compile(r"[\s;,]*(?:[=+\-@\uff1d\uff0b\uff0d\uff20]|(?<=[\t\r\n]))")
+"""Beginning of a formula, behind white space and separators. Full-width signs count too."""
 
 
 def iter_lines(records: Iterable[CallLogEntry], format: str, *, with_arguments: bool) -> Iterator[str]:
@@ -22,31 +24,35 @@ def iter_lines(records: Iterable[CallLogEntry], format: str, *, with_arguments: 
     """
     names = (*FIELDS, "arguments") if with_arguments else FIELDS
     if format == "csv":
-        yield _format_row(names)
+        yield format_csv_row(names)
     for record in records:
         values = {name: getattr(record, name) for name in names}
         values["at"] = record.at.isoformat()
         if format == "csv":
-            yield _format_row([_guard(value) for value in values.values()])
+            yield format_csv_row(values.values())
         else:
             yield json.dumps(values, ensure_ascii=False) + "\n"
 
 
-def _format_row(values: Iterable[Any]) -> str:
+def format_csv_row(values: Iterable[Any]) -> str:
+    """Return a line of CSV with each value in quotes, which no spreadsheet runs as a formula.
+
+    Without quotes, a reader that separates by semicolons would find cells within a value (OWASP, "CSV Injection").
+    """
     text = io.StringIO()
-    csv.writer(text).writerow(["" if value is None else value for value in values])
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerow(["" if value is None else _guard(value) for value in values])
     return text.getvalue()
 
 
 def _guard(value: Any) -> Any:
-    """Return a value that no spreadsheet runs as a formula (OWASP, "CSV Injection")."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
+    """Return a text that could begin a formula behind an apostrophe; other values as they are."""
+    is_formula = isinstance(value, str) and _FORMULA.match(value)
+    return f"'{value}" if is_formula else value
 
 
 def build_csv_response(rows: Iterable[Iterable[Any]], name: str) -> StreamingHttpResponse:
     """Return a file with rows as CSV."""
-    lines = (_format_row(_guard(value) for value in row) for row in rows)
-    response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
+    response = StreamingHttpResponse(map(format_csv_row, rows), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     response["Cache-Control"] = "no-store"
     return response

@@ -131,5 +131,5 @@ def _parse_value(typed: str, field: dict[str, Any]) -> Any:
         return typed.lower() in ("y", "yes")
     try:
         return json.loads(typed)
-    except ValueError:
+    except (ValueError, RecursionError):
         return typed

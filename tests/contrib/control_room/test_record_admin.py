@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from mcp_django.contrib.control_room.export import format_csv_row
 from mcp_django.contrib.control_room.models import CallLogEntry
 from mcp_django.contrib.control_room.recording.timeline import RecordedWait, Timeline
 from tests.contrib.control_room.test_rows import make_record
@@ -157,3 +158,23 @@ def test_an_export_needs_a_permission_and_is_logged(record: CallLogEntry) -> Non
     assert len(lines) == 2
     assert "Chad" not in lines[1]
     assert LogEntry.objects.get().change_message == "Exported as csv."
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20"])
+@pytest.mark.parametrize("before", ["", " ", "\u3000", ";", " ; ", ","])
+def test_no_spreadsheet_runs_a_value_of_an_export(start: str, before: str) -> None:
+    line = format_csv_row([f"{before}{start}1+1", None, 5, "x;=1+1", 'a"b'])
+    assert line.startswith("\"'")
+    assert line.endswith(',"","5","x;=1+1","a""b"\r\n')
+
+
+def test_ordinary_values_of_an_export_stay_as_they_are() -> None:
+    assert format_csv_row(["greet", "2026-11-28", -1.5, "a = b"]) == '"greet","2026-11-28","-1.5","a = b"\r\n'
+
+
+def test_the_page_of_a_call_shows_no_invisible_characters(record: CallLogEntry) -> None:
+    CallLogEntry.objects.filter(pk=record.pk).update(arguments='{"country": "Ch\u202ead\u200b\x1b[31m"}')
+    url = reverse("admin:mcp_control_room_calllogentry_change", args=[record.pk])
+    page = html.unescape(log_in("view_calllogentry", "view_call_arguments").get(url).content.decode())
+    assert '{"country": "Chad[31m"}' in page
+    assert not set("\u202e\u200b\x1b") & set(page)

@@ -11,7 +11,15 @@ from django.utils import timezone
 
 from mcp_django.contrib.tasks.attempts import executions, runner
 from mcp_django.contrib.tasks.backend import get_backend
-from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskAttempt, TaskInput, TaskStatus, TaskWorker
+from mcp_django.contrib.tasks.models import (
+    MESSAGE_CHARACTERS,
+    AttemptOutcome,
+    Task,
+    TaskAttempt,
+    TaskInput,
+    TaskStatus,
+    TaskWorker,
+)
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import leases, store
 from mcp_django.contrib.tasks.signals import task_created, task_finished
@@ -304,3 +312,8 @@ async def test_a_stopped_process_releases_or_fails_its_tasks(client: TaskClient,
             await client.get(id)
         row = await Task.objects.aget(pk=id)
         assert (row.status, row.worker) == (status, "")
+
+
+def test_a_status_message_is_one_line_of_visible_characters() -> None:
+    assert store.clean_message("Reading\u202e\r\nrun\u200bways \x1b[31m\0") == "Reading runways [31m"
+    assert len(store.clean_message("x" * 5000)) == MESSAGE_CHARACTERS

@@ -1,6 +1,5 @@
 """Views: the host page, requests of its script, and the document in its frame."""
 
-import json
 from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
@@ -20,7 +19,8 @@ from mcp_django.contrib.apps.preview.host import AppHost, build_document
 from mcp_django.contrib.apps.preview.links import read_arguments
 from mcp_django.contrib.apps.preview.options import is_enabled, may_preview
 from mcp_django.html_pages import add_security_headers, build_login_url, get_static_source
-from mcp_django.protocol.errors import InvalidRequest, MCPError
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidRequest, MCPError, ParseError
 from mcp_django.server.ports import Overloaded
 
 KIND = "apps_preview"
@@ -96,8 +96,8 @@ class RequestView(PreviewView):
     def post(self, request: HttpRequest) -> HttpResponse:
         """Send the request as the user, and return `result` or `error`."""
         try:
-            message = json.loads(request.POST.get("request", ""))
-        except ValueError:
+            message = jsonrpc.decode(request.POST.get("request", ""))
+        except (ParseError, InvalidRequest):
             message = None
         visibility = request.POST.get("visibility")
         if not _is_request(message) or visibility not in ("app", "model"):

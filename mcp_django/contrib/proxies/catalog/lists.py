@@ -80,7 +80,7 @@ async def keep_listed_pages(client: Client, fetched: FetchedList, timeout: float
     return fetched._replace(entries=[_keep_listed_page(entry, uris, client.alias) for entry in fetched.entries])
 
 
-def _keep_listed_page(entry: Any, uris: set[str], alias: str) -> Any:
+def _keep_listed_page(entry: Any, uris: set[str], alias: str | None) -> Any:
     links = list_app_uris(entry.get("_meta")) if type(entry) is dict else []
     if all(uri.startswith(UI_SCHEME) and uri in uris for uri in links):
         return entry

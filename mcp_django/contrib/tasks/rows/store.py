@@ -28,6 +28,7 @@ from mcp_django.contrib.tasks.rows import clock
 from mcp_django.contrib.tasks.rows.availability import AVAILABILITY
 from mcp_django.contrib.tasks.signals import task_created, task_finished
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.display_text import clean_line
 from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.ports import Overloaded
 
@@ -366,5 +367,5 @@ def give_up_lease(id: str, worker: str) -> bool:
 
 
 def clean_message(text: str) -> str:
-    """Return a status message without NUL, which PostgreSQL refuses, and of bounded length."""
-    return text.replace("\0", "")[:MESSAGE_CHARACTERS]
+    """Return a status message as one line of visible characters, of bounded length."""
+    return clean_line(text, MESSAGE_CHARACTERS)

@@ -146,6 +146,9 @@ def test_malformed_requests_are_refused(staff: Client) -> None:
     for form in (
         {"request": "{", "visibility": "app"},
         {"request": "[]", "visibility": "app"},
+        {"request": '{"a":' * 5000 + "1" + "}" * 5000, "visibility": "app"},
+        {"request": "[" * 100_000, "visibility": "app"},
+        {"request": '"\\ud800"', "visibility": "app"},
         {"request": json.dumps({"method": 1, "params": {}}), "visibility": "app"},
         {"request": json.dumps({"method": "tools/call", "params": []}), "visibility": "app"},
         {"request": valid, "visibility": "both"},
