@@ -25,7 +25,7 @@ from mcp_django.server.dispatcher import ResultBody, dispatch, handle_notificati
 from mcp_django.server.eras.handshake import INITIALIZE, HandshakeEra
 from mcp_django.server.eras.stateless import COMPLETE, StatelessEra
 from mcp_django.server.execution.lists import EncodedResult
-from mcp_django.server.execution.result_size import TOOLS_CALL, build_size_error, is_too_large
+from mcp_django.server.execution.result_size import TOOLS_CALL, build_size_error, is_too_large, shorten_message
 from mcp_django.server.ports import CallObservation, Outcome, Overloaded
 from mcp_django.server.primitives.results import build_tool_error
 from mcp_django.server.server import Server
@@ -138,7 +138,7 @@ class Pipeline:
             reset_current_call(token)
 
     def encode_error(self, era: EraStrategy, problem: MCPError, call: Call | None = None) -> bytes:
-        """Encode an error response."""
+        """Encode an error response. An error above the limit of results loses its data."""
         code = problem.code
         if call is not None and isinstance(problem, ResourceNotFound):
             code = call.revision.resource_not_found
@@ -147,7 +147,11 @@ class Pipeline:
             required_scopes = self.server.ports.required_scopes(call.connection)
             problem = InsufficientScope(sorted({*problem.scopes, *required_scopes}), problem.message)
         id = problem.request_id if call is None else call.id
-        return jsonrpc.error(id, problem, code=code)
+        encoded = jsonrpc.error(id, problem, code=code)
+        limit = self.server.options.max_result_bytes
+        if len(encoded) <= limit:
+            return encoded
+        return jsonrpc.error(id, MCPError(shorten_message(problem.message, len(encoded), limit)), code=code)
 
     def encode_work_error(self, work: PendingResponse, problem: MCPError) -> bytes:
         """Encode an error in place of the response to some work."""

@@ -48,6 +48,26 @@ def limited_server() -> Any:
 
 
 @pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
+async def test_an_error_over_the_limit_loses_its_data_and_the_rest_of_its_message(version: str) -> None:
+    server = make_server(options={"max_result_bytes": 4000})
+
+    @server.tool
+    async def refuse(message: int, data: int) -> str:
+        raise MCPError("m" * message, data="d" * data)
+
+    client = PipelineClient(server, version=version)
+    with pytest.raises(MCPError) as small:
+        await client.call("refuse", message=5, data=10)
+    assert (small.value.message, small.value.data) == ("mmmmm", "d" * 10)
+    for message, data in ((5, 5000), (5000, 5)):
+        with pytest.raises(MCPError, match="shortened: the error has 5") as refused:
+            await client.call("refuse", message=message, data=data)
+        assert refused.value.code == -32603
+        assert refused.value.data is None
+        assert len(refused.value.message) < 1200
+
+
+@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
 async def test_a_result_over_the_limit_is_an_error_that_names_it(version: str) -> None:
     client = PipelineClient(limited_server(), version=version)
     assert len(await client.text("text", length=300)) == 300

@@ -63,7 +63,11 @@ class TaskSettings:
     argument_bytes: Count = 256 * 1024
     """Maximum bytes of the arguments of a task, as JSON."""
     result_bytes: Count = 4 * 1024 * 1024
-    """Maximum bytes of the result of a task, as JSON."""
+    """Maximum bytes of the result or the error of a task, as JSON.
+
+    `LIMITS["RESULT_BYTES"]` applies first: it turns a larger result into an error for the model. A tool whose
+    `max_result` is larger fails the task above this limit. An error loses its data.
+    """
 
 
 get_settings = register_settings("TASKS", TaskSettings)

@@ -1,4 +1,4 @@
-"""Size limit of results: of tools, resources and prompts."""
+"""Size limit of results and errors: of tools, resources and prompts."""
 
 from typing import Any, Final
 
@@ -8,6 +8,8 @@ from mcp_django.server.execution.invoke import RESOURCES_READ
 from mcp_django.server.primitives.results import build_tool_error
 
 TOOLS_CALL: Final = "tools/call"
+MAX_ERROR_CHARACTERS: Final = 1000
+"""Maximum characters of the message of an error that is too large."""
 LIMITED_METHODS: Final = frozenset({TOOLS_CALL, RESOURCES_READ, "prompts/get"})
 """Methods whose results come from handlers. Lists have pages."""
 PAGING_ARGUMENTS: Final = ("limit", "page_size", "offset", "cursor", "page")
@@ -28,6 +30,15 @@ def build_size_error(call: Call, answer: bytes) -> dict[str, Any]:
     if call.method != TOOLS_CALL:
         raise InternalError(text)
     return build_tool_error(f"{text} {_describe_remedy(call)}")
+
+
+def shorten_message(message: str, size: int, limit: int) -> str:
+    """Return the message of an error that is sent or stored without its data, because it is too large.
+
+    `size` is its number of bytes.
+    """
+    text = message if len(message) <= MAX_ERROR_CHARACTERS else f"{message[:MAX_ERROR_CHARACTERS]}…"
+    return f"{text} (shortened: the error has {size} bytes, at most {limit} are allowed)"
 
 
 def _get_max_bytes(call: Call) -> int:

@@ -201,6 +201,14 @@ async def test_tool_errors_complete_and_protocol_errors_fail(client: TaskClient)
     assert "swordfish" not in str(bug)
 
 
+async def test_a_large_error_is_stored_without_its_data(client: TaskClient, change: Any, gate: Gate) -> None:
+    """A client would get it with each poll."""
+    change(RESULT_BYTES=40)
+    failed = await client.until((await client.start("export", kind="protocol"))["taskId"])
+    assert failed["error"].keys() == {"code", "message"}
+    assert failed["error"]["message"].startswith("Refused (shortened: the error has ")
+
+
 async def test_a_question_is_answered_by_update(client: TaskClient, gate: Gate) -> None:  # TM-21, TM-30, TM-33
     id = (await client.start("confirm", name="a.txt"))["taskId"]
     asked = await client.until(id, "input_required")

@@ -25,6 +25,7 @@ from mcp_django.contrib.tasks.rows import leases, store
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidParams
 from mcp_django.runtime.database_failures import find_database_failure
+from mcp_django.server.execution.result_size import shorten_message
 from mcp_django.server.methods.tools import UnknownTool
 from mcp_django.server.ports import Overloaded
 
@@ -204,5 +205,8 @@ async def _complete(task: Task, result: dict[str, Any], changes: dict[str, objec
 
 async def _fail(task: Task, code: int, message: str, data: object = None) -> None:
     error = {"code": code, "message": message, **({} if data is None else {"data": data})}
-    values = {"error": jsonrpc.dumps(error).decode(), "status_message": message}
+    encoded, limit = jsonrpc.dumps(error), get_settings().result_bytes
+    if len(encoded) > limit:
+        encoded = jsonrpc.dumps({"code": code, "message": shorten_message(message, len(encoded), limit)})
+    values = {"error": encoded.decode(), "status_message": message}
     await store_end(store.TaskEnd(task, TaskStatus.FAILED, values))
