@@ -16,9 +16,10 @@ from mcp_django.contrib.skills.manifests import build_exact_contents
 from mcp_django.contrib.skills.models import StoredSkill, StoredSkillFile
 from mcp_django.contrib.skills.provider import SCHEME, build_file_resource
 from mcp_django.models import StoredState
-from mcp_django.protocol.skills import SKILL_FILE, InvalidSkill, SkillFile, SkillManifest, decode
+from mcp_django.protocol.skills import SKILL_FILE, SkillFile, SkillManifest, decode
 from mcp_django.protocol.uri import quote_path
 from mcp_django.providers.media_types import guess_media_type
+from mcp_django.schema import DeclarationError, convert_failures
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.primitives.base import Resource
@@ -113,15 +114,19 @@ def _read(alias: str, version: str, *, excludes_shared: bool) -> _Snapshot:
     skills: dict[str, _StoredManifest] = {}
     for row in rows:
         try:
-            manifest = row.build_package().manifest
-        except InvalidSkill as problem:
+            with convert_failures("the skill"):
+                skills[row.path] = _build_manifest(row)
+        except DeclarationError as problem:
             logger.warning("A stored skill is not served: %s: %s", row, problem)
-            continue
-        permission = tuple(row.permission.split()) or None
-        skills[row.path] = _StoredManifest(row.pk, row.path, manifest, permission, tuple(row.scopes))
     found = tuple(skills.values())
     listed = tuple(_build(skill, file) for skill in found for file in skill.manifest.files or () if _is_main(file))
     return _Snapshot(version, listed, found)
+
+
+def _build_manifest(row: StoredSkill) -> _StoredManifest:
+    """Return the manifest of a row. Raises InvalidSkill."""
+    permission = tuple(row.permission.split()) or None
+    return _StoredManifest(row.pk, row.path, row.build_package().manifest, permission, tuple(row.scopes))
 
 
 def _is_main(file: SkillFile) -> bool:

@@ -4,13 +4,17 @@ import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from mcp import MCPError as RemoteError
 
 from mcp_django.contrib.proxies import Proxy
 from mcp_django.contrib.proxies.catalog import catalog_cache, components
 from mcp_django.contrib.proxies.connections.targets import TargetSource
 from mcp_django.contrib.proxies.forwarding import forwarding, results
+from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, MissingClientCapability, URLElicitationRequired
+from mcp_django.providers.prefixes import NamePrefixes
 from tests.client.script import Script
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
 from tests.support.clock import Clock
@@ -18,6 +22,32 @@ from tests.support.waiting import WAIT_SECONDS, turns
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 GOOD: dict[str, Any] = {"name": "good", "inputSchema": SCHEMA}
+
+
+GOOD_ENTRIES: dict[str, dict[str, Any]] = {
+    "tools": GOOD,
+    "resources": {"name": "good", "uri": "shop://good"},
+    "templates": {"name": "good", "uriTemplate": "shop://good/{id}"},
+    "prompts": {"name": "good"},
+}
+MEMBERS = st.sampled_from(
+    [
+        *("name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta", "icons", "execution"),
+        *(
+            "uri",
+            "uriTemplate",
+            "mimeType",
+            "size",
+            "arguments",
+            "type",
+            "properties",
+            "$ref",
+            "required",
+            "taskSupport",
+        ),
+        *("src", "sizes", "readOnlyHint", "ui", "resourceUri", "enum", "items", "pattern", "audience", "taskSupport"),
+    ]
+)
 
 
 class Each:
@@ -357,3 +387,47 @@ async def test_titles_of_a_remote_are_one_line_of_visible_characters() -> None:
     peer = peer_of(listing({**GOOD, "title": "Read\u202e\nonly\u200b"}))
     (tool,) = (await peer.request("tools/list", {}))["tools"]
     assert tool["title"] == "Read only"
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([2**70, -(2**70), 10**400, "object", "$ref", "#", "x-mcp-header", "\ud800", "ui://x", "a:b"])
+    | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(MEMBERS | st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+FACTORY = components.ComponentFactory(
+    "r",
+    NamePrefixes("r", "r"),
+    components.ComponentOptions(permission=None, scopes=(), rate=None),
+    dict.fromkeys(("tool", "resource", "prompt"), lambda ctx: None),
+    follow=lambda: None,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(kind=st.sampled_from(sorted(GOOD_ENTRIES)), entry=VALUES | st.dictionaries(MEMBERS, VALUES, max_size=5))
+def test_any_entry_is_served_or_left_out(kind: str, entry: Any) -> None:
+    """The list of a remote server is built entry by entry: an exception of one would take the others away."""
+    for bad in (entry, {**GOOD_ENTRIES[kind], **entry} if isinstance(entry, dict) else entry):
+        item = FACTORY.build(kind, bad)
+        assert item is None or jsonrpc.loads(jsonrpc.dumps(item.wire))
+    assert FACTORY.build(kind, GOOD_ENTRIES[kind]) is not None
+
+
+async def test_an_exception_while_an_entry_is_built_takes_its_entry_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    check = components.check_schema
+
+    def fail(schema: Any, where: str) -> Any:
+        if "boom" in schema:
+            raise RecursionError("too deep")
+        return check(schema, where)
+
+    monkeypatch.setattr(components, "check_schema", fail)
+    bad = {"name": "bad", "inputSchema": {**SCHEMA, "boom": 1}}
+    assert await peer_of(listing(bad, GOOD)).names() == ["r__good"]
+    assert "RecursionError: too deep" in caplog.text

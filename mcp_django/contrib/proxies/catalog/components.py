@@ -16,6 +16,7 @@ from mcp_django.contrib.proxies.forwarding.results import extract_meta
 from mcp_django.contrib.proxies.forwarding.uris import has_valid_source
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.display_text import clean_line, clean_text
+from mcp_django.protocol.jsonrpc import is_unicode
 from mcp_django.protocol.uri import UriTemplate, is_script_uri
 from mcp_django.providers.prefixes import NamePrefixes
 from mcp_django.schema import (
@@ -23,6 +24,7 @@ from mcp_django.schema import (
     OutputError,
     SchemaChecker,
     check_schema,
+    convert_failures,
     find_header_params,
 )
 from mcp_django.schema.custom_schema import CustomParameters
@@ -46,6 +48,7 @@ MAX_ENTRY_BYTES = 512 * 1024
 MAX_TITLE_CHARACTERS, MAX_DESCRIPTION_CHARACTERS, MAX_ICON_CHARACTERS = 1000, 50_000, 100_000
 """Maximum characters of a title, of a description, and of an icon's URL."""
 MAX_ICONS, MAX_ARGUMENTS = 20, 100
+_NAMING_MEMBERS = ("name", "uri", "uriTemplate")
 _ANNOTATION_TYPES = {
     "title": str,
     "readOnlyHint": bool,
@@ -204,12 +207,20 @@ class ComponentFactory:
             return None
 
         try:
-            return self._builders[kind](entry)
-        except (DeclarationError, ValueError, TypeError, KeyError) as problem:
+            with convert_failures("the entry"):
+                return self._build_encodable(kind, entry)
+        except DeclarationError as problem:
             # The exception may quote text of the remote server.
             reason = sanitize_label(str(problem))
             logger.warning("Invalid entry from the server %r skipped: %s %s: %s", self._alias, kind, shown_name, reason)
             return None
+
+    def _build_encodable(self, kind: str, entry: Wire) -> Primitive:
+        if not all(is_unicode(entry[key]) for key in _NAMING_MEMBERS if type(entry.get(key)) is str):
+            raise DeclarationError("a name or a URI has half of a character")
+        primitive = self._builders[kind](entry)
+        jsonrpc.dumps(primitive.wire)
+        return primitive
 
     def _tool(self, entry: Wire) -> RemoteTool:
         name = self._naming.name(entry["name"], foreign=True)

@@ -26,6 +26,7 @@ from mcp_django.protocol.skills import (
     get_directory_uri,
     parse_entry,
 )
+from mcp_django.schema import DeclarationError, convert_failures
 from mcp_django.schema.skill_files import decode_contents, verify_bytes
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.primitives.base import Resource
@@ -76,9 +77,10 @@ async def fetch_skills(client: Client, timeout: float) -> list[Wire]:
         given, next_cursor = page.get("skills"), page.get("nextCursor")
         for entry in given if type(given) is list else ():
             try:
-                uri, _ = parse_entry(entry)
-                bytes_left -= len(jsonrpc.dumps(entry))
-            except (ValueError, TypeError) as problem:
+                with convert_failures("the entry"):
+                    uri, _ = parse_entry(entry)
+                    bytes_left -= len(jsonrpc.dumps(entry))
+            except DeclarationError as problem:
                 reason = sanitize_label(str(problem))
                 logger.warning("Invalid skill from the server %r skipped: %s", client.alias, reason)
                 continue
