@@ -168,7 +168,7 @@ class RecordSettings:
     chain: bool = False
     """Add a hash chain to the rows of calls, which `manage.py mcp_audit verify` checks."""
     anchor: Annotated[str, _parse_anchor] = ""
-    """Absolute path of a file to which each write with `CHAIN` appends the end of its chain; empty for none.
+    """Absolute path of a file to which each write with `CHAIN` appends the end of its chain; or empty.
 
     `mcp_audit verify` compares the rows with it. Keep it where a person with access to the database cannot write.
     """

@@ -342,7 +342,7 @@ def test_the_command_compares_with_the_file_of_the_settings_or_a_copy(anchored: 
             call_command("mcp_audit", "verify", *arguments, stderr=err, stdout=StringIO())
         assert err.getvalue() == "removed: one: the row with number 3 of the anchor is missing\n"
     copy.write_text("damaged\n")
-    with pytest.raises(CommandError, match=r"line 1 of .* is no anchor"):
+    with pytest.raises(CommandError, match=r"line 1 of .* is not an anchor"):
         call_command("mcp_audit", "verify", "--anchor", str(copy), stdout=StringIO())
 
 

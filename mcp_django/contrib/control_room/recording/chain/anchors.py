@@ -20,8 +20,6 @@ from mcp_django.contrib.control_room.signals import chain_sealed
 
 logger = logging.getLogger("mcp_django.records")
 
-FILE_MODE = 0o640
-
 
 class Anchor(NamedTuple):
     """End of the chain of a process at one time."""
@@ -33,7 +31,7 @@ class Anchor(NamedTuple):
 
 
 class UnreadableAnchor(ValueError):
-    """A file with a line that is no anchor; the text has the place."""
+    """A file with a line that is not an anchor; the text has the place."""
 
 
 def publish_anchor(process: str, state: ChainState) -> None:
@@ -50,7 +48,7 @@ def publish_anchor(process: str, state: ChainState) -> None:
         return
     line = json.dumps({"at": state.at.isoformat(), **values}) + "\n"
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE)
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
         try:
             os.write(fd, line.encode())  # one write, so that lines of several processes do not mix
         finally:
@@ -66,7 +64,7 @@ def read_anchors(paths: Iterable[str | Path]) -> Iterator[Anchor]:
             for number, line in enumerate(lines, start=1):
                 anchor = _parse(line)
                 if anchor is None:
-                    raise UnreadableAnchor(f"line {number} of {path} is no anchor: {line.strip()[:100]!r}")
+                    raise UnreadableAnchor(f"line {number} of {path} is not an anchor: {line.strip()[:100]!r}")
                 yield anchor
 
 

@@ -14,9 +14,10 @@ _CHANGED_FIELDS = ("principal", "user_key", ACTOR_FIELD, "seal", *CLEARED_FIELDS
 
 
 def remove_from_sealed_rows(user_key: str, build_name: Callable[[], str], alias: str) -> int:
-    """Replace a user in the sealed rows by random names, one for each principal; return the number of changed rows.
+    """Replace a user in the sealed rows by random names; return the number of changed rows.
 
-    The row of a call that was altered before loses the user as well, but gets no mark, so it stays a finding.
+    Each principal of the user gets one name. The row of a call that was altered before loses the user as well, but gets
+    no mark, so it stays a finding.
     """
     rows = CallLogEntry.objects.using(alias).exclude(UNSEALED).filter(Q(user_key=user_key) | Q(actor_key=user_key))
     names = defaultdict[str, str](build_name)

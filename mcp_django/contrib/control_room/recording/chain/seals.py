@@ -23,7 +23,10 @@ UNSEALED = Q(seal="")
 ACTOR_FIELD = "actor_key"
 ACTOR_DIGEST_CHARACTERS = 24
 CLEARED_FIELDS = ("client", "arguments", "timeline", "session", "conversation", "trace_id", "call_id", "reference")
-"""Columns that the removal of a user empties: values of the user, and labels that its other rows or logs share."""
+"""Columns that the removal of a user empties.
+
+They hold values of the user, and labels that are also in other rows of the user or in logs.
+"""
 _NUMBER = re.compile(r"[1-9][0-9]{0,18}")
 _TIME = re.compile(r"(?:-?[1-9][0-9]{0,17}|0)?")
 _DIGEST = re.compile(r"(?:[0-9a-f]{64})?")
@@ -112,7 +115,10 @@ class Seal(NamedTuple):
     """Digest of the acting user; empty in the first form."""
     personal_salt: str = ""
     actor_salt: str = ""
-    """Random digits in the two digests, which a removal deletes. Without them, the digest of a person fits no guess."""
+    """Random digits in the two digests, which a removal deletes.
+
+    Without them, the key cannot confirm a guess of the person.
+    """
     mark: str = ""
     """Digest of a removal; empty without one."""
 
@@ -189,7 +195,10 @@ class ChainState:
     digest: str = ""
     at: datetime | None = None
     salt_key: bytes = field(default_factory=partial(secrets.token_bytes, 16), repr=False)
-    """Key of the salts, which leaves the memory of the process never. A write that is repeated has the same salts."""
+    """Key of the salts, which never leaves the memory of the process.
+
+    A write that is repeated has the same salts.
+    """
 
     def seal_next(self, values: Mapping[str, Any]) -> "tuple[Seal, ChainState]":
         """Return the seal of the next row, and the state after it."""

@@ -28,7 +28,7 @@ class ChainProblem(NamedTuple):
 
 
 def verify_chain(alias: str, anchors: Iterable[Anchor] = ()) -> Iterator[ChainProblem]:
-    """Yield the problems of all chains, process by process, and those of rows that differ from the anchors."""
+    """Yield the problems of all chains, and those of rows that differ from the anchors."""
     yield from _Verification(alias, list(anchors)).verify()
 
 
