@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import pytest
+import time_machine
 from django.contrib.auth.models import User
 from django.core import serializers
 from pytest_django.fixtures import Settings
@@ -14,6 +15,7 @@ from mcp_django.models import ClientFlow, ClientToken
 from tests.client.authority import ISSUER, SERVER, settings
 
 pytestmark = pytest.mark.django_db
+NOW = 1_800_000_000.0
 GRANT = TokenGrant(
     issuer=ISSUER,
     access_token="access-s3cret",
@@ -160,15 +162,14 @@ def test_with_a_user_go_their_rows(ada: User) -> None:
     assert not ClientFlow.objects.exists()
 
 
-@pytest.mark.usefixtures("clock")
 def test_a_token_is_renewed_before_its_time_is_over(subtests: pytest.Subtests) -> None:
     for left, fresh, expired in [(600, True, False), (10, False, False), (-1, False, True)]:
-        with subtests.test(left=left, fresh=fresh, expired=expired):
+        with subtests.test(left=left, fresh=fresh, expired=expired), time_machine.travel(NOW, tick=False):
             grant = dataclasses.replace(GRANT, expires_at=time.time() + left)
             assert (grant.is_fresh(), grant.is_expired()) == (fresh, expired)
 
 
-@pytest.mark.usefixtures("clock")
+@time_machine.travel(NOW, tick=False)
 def test_a_short_token_is_not_old_from_the_beginning() -> None:
     assert dataclasses.replace(GRANT, expires_at=time.time() + 9.5, lifetime=10).is_fresh()
     assert dataclasses.replace(GRANT, expires_at=None).is_fresh()

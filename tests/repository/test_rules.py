@@ -52,3 +52,37 @@ def test_sleeping_is_noticed(subtests: pytest.Subtests) -> None:
     ):
         with subtests.test(source=source):
             assert list(sleeps(source)) == lines
+
+
+def close_readings(source: str) -> Iterator[int]:
+    """Yield the lines on which a program expects two readings of the time of day to be close to each other."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Compare) or not any(name in ast.unparse(node.left) for name in ("time()", ".now(")):
+            continue
+        is_difference = any(isinstance(part, ast.Sub) for part in ast.walk(node.left))
+        for operator, limit in zip(node.ops, node.comparators, strict=True):
+            is_close = isinstance(limit, ast.Constant) and isinstance(limit.value, int | float) and limit.value < 60
+            if is_difference and is_close and isinstance(operator, ast.Lt | ast.LtE):
+                yield node.lineno
+
+
+def test_tests_do_not_expect_a_fast_machine() -> None:
+    found = [
+        f"{name}:{line}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if not (name := name_of(path)).startswith(MAY_SLEEP)
+        for line in close_readings(path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "stop the time of day, or allow a margin of minutes:\n" + "\n".join(found)
+
+
+def test_close_readings_are_noticed(subtests: pytest.Subtests) -> None:
+    for source, lines in (
+        ("assert abs(shared.time() - time.time()) < 1", [1]),
+        ("assert (datetime.now(UTC) - at).total_seconds() <= 2.5", [1]),
+        ("assert abs(found - time.time()) < 60", []),
+        ("assert time.time() < end", []),
+        ("assert left - right < 1", []),
+    ):
+        with subtests.test(source=source):
+            assert list(close_readings(source)) == lines
