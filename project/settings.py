@@ -199,6 +199,7 @@ MCP: dict[str, Any] = {
         "WAITING_THREADS": 256,  # default: sync handlers that may wait for an answer, which takes none of THREADS
         "BACKGROUND": 256,  # default: pieces of work after the answer that may be under way
         "SHUTDOWN_GRACE": 10,  # default: seconds that running calls have when the process is told to end
+        "STDIO_GRACE": 1,  # default: seconds that running calls have when a client has closed stdin
     },
     # Long jobs.
     "TASKS": {

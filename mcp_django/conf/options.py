@@ -156,6 +156,11 @@ class Limits:
 
     Then each one is aborted, and its client is notified.
     """
+    stdio_grace: readers.SecondsOrZero = 1.0
+    """Seconds that running calls have to finish after a client has closed stdin.
+
+    Then each one is aborted. Clients end the process about two seconds after they have closed stdin.
+    """
 
 
 DEFAULT_TOKEN_FAILURE_RATE, DEFAULT_REGISTRATION_RATE = Rate(30, 60), Rate(20, 3600)

@@ -205,15 +205,15 @@ class Lifecycle:
         state.reset()
         state.has_lifespan_scope, state.is_draining = True, False
 
-    async def shutdown(self) -> None:
+    async def shutdown(self, grace_seconds: float | None = None) -> None:
         """Handle lifespan.shutdown; the server has waited for its connections already.
 
-        Calls that still run have lost their client.
+        Calls that still run have lost their client. `grace_seconds` replaces the grace period of the settings.
         """
         loop = asyncio.get_running_loop()
         state = self.track_loop(loop)
         state.is_draining = self.has_started_draining = True
-        await asyncio.wait([self._start_drain(loop, state)])
+        await asyncio.wait([self._start_drain(loop, state, grace_seconds)])
         await self._clean_up(loop, state)
         state.reset()
 
@@ -243,7 +243,7 @@ class Lifecycle:
         if notify_server is not None or not state.has_lifespan_scope:
             run_in_background(self._finish(loop, state, drain_task, notify_server))
 
-    def _start_drain(self, loop: Loop, state: _DrainState) -> asyncio.Task[None]:
+    def _start_drain(self, loop: Loop, state: _DrainState, grace_seconds: float | None = None) -> asyncio.Task[None]:
         if state.drain_task is None:
             for callback in tuple(state.drain_callbacks):
                 try:
@@ -251,10 +251,10 @@ class Lifecycle:
                 except Exception:
                     logger.exception("Shutdown callback of a stream failed")
             state.drain_callbacks.clear()
-            state.drain_task = start_task(self._drain(loop))
+            state.drain_task = start_task(self._drain(loop, grace_seconds))
         return state.drain_task
 
-    async def _drain(self, loop: Loop) -> None:
+    async def _drain(self, loop: Loop, grace_seconds: float | None) -> None:
         """Wait for the calls of a loop, and abort them after the grace period.
 
         Errors of calls are not raised.
@@ -263,7 +263,7 @@ class Lifecycle:
         if not items:
             return
 
-        grace = self._get_grace_seconds()
+        grace = self._get_grace_seconds() if grace_seconds is None else grace_seconds
         deadline = loop.time() + grace
         if calls := _count_calls(items.values()):
             logger.info("Shutting down: %d calls have %g seconds to end", calls, grace)

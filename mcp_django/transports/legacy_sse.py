@@ -26,6 +26,7 @@ from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.server import Server
 from mcp_django.transports.connection.connection import DuplexConnection, open_connection
 from mcp_django.transports.connection.options import ConnectionOptions
+from mcp_django.transports.connection.outbound import is_progress
 from mcp_django.transports.credentials import Credential
 from mcp_django.transports.http.endpoint import HTTPEndpoint
 from mcp_django.transports.http.messages import (
@@ -218,12 +219,17 @@ class LegacySSEStream(SSESource):
     def _next_chunk(self) -> bytes:
         """Return some of the pending messages as events.
 
-        Chunks are limited, because servers copy them, and because each chunk read shows that a slow client is alive.
+        Chunks are limited, because servers copy them, and because each chunk read shows that a slow client is alive. An
+        answer is in another chunk than progress before it (`split_after_progress`).
         """
-        events = [sse.event(self._unsent.popleft())]
+        message = self._unsent.popleft()
+        events = [sse.event(message)]
         size = len(events[0])
         while self._unsent and size + len(self._unsent[0]) <= MAX_CHUNK_BYTES:
-            events.append(sse.event(self._unsent.popleft()))
+            if is_progress(message) and not is_progress(self._unsent[0]):
+                break
+            message = self._unsent.popleft()
+            events.append(sse.event(message))
             size += len(events[-1])
         return b"".join(events)
 

@@ -65,6 +65,7 @@ EFFECTS: Final = {
     "THREAD_QUEUE": REFUSED,
     "WAITING_THREADS": f"{REFUSED} An `async def` handler needs no thread to wait.",
     "BACKGROUND": f"{REFUSED} Counted over all servers of the process.",
+    "STDIO_GRACE": "Running calls get -32603 and are cancelled; the process ends.",
     "SHUTDOWN_GRACE": "Running calls are cancelled: HTTP 503, or -32603 at the end of the stream.",
     "PRINCIPAL": "HTTP 429 with `Retry-After`. A connection ends after 32 refusals in a row (1013 on a socket).",
     "ADDRESS": "HTTP 429 with `Retry-After`. A socket is refused if its server can send a status.",

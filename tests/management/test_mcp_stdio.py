@@ -121,7 +121,7 @@ def test_calls_that_run_when_stdin_is_closed_are_answered(project: Project) -> N
 
 
 def test_calls_that_outlast_the_grace_are_told_so(project: Project) -> None:
-    more = '{"MCP": {"AUTH": "none", "CHANNEL_LAYER": null, "LIMITS": {"SHUTDOWN_GRACE": 0.1}}}'
+    more = '{"MCP": {"AUTH": "none", "CHANNEL_LAYER": null, "LIMITS": {"STDIO_GRACE": 0.1}}}'
     with project.client(MORE_SETTINGS=more) as client:
         client.request(1, "tools/call", name="wait", arguments={"seconds": 600})
         wait_for_event(project, "waiting")

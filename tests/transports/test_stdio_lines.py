@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_django.protocol import jsonrpc
+from mcp_django.transports.connection.outbound import split_after_progress
 from mcp_django.transports.stdio.framing import LineReader, LineSplitter, LineWriter
 from tests.support.waiting import WAIT_SECONDS
 
@@ -194,3 +196,28 @@ async def test_a_descriptor_is_closed_once(pipe: tuple[int, int], monkeypatch: p
     for thread in threads:
         await asyncio.to_thread(thread.join, WAIT_SECONDS)
     assert sorted(closed) == sorted(pipe)
+
+
+async def test_a_writer_waits_until_what_it_wrote_is_read(pipe: tuple[int, int]) -> None:
+    source, sink = pipe
+    writer = LineWriter(sink)
+    await writer.write([b"progress"])
+    waiting = asyncio.ensure_future(writer.wait_until_read())
+    assert await asyncio.to_thread(os.read, source, 100) == b"progress\n"
+    await waiting
+    await writer.wait_until_read()
+    await writer.write([b"answer"])
+    assert await asyncio.to_thread(os.read, source, 100) == b"answer\n"
+    writer.close()
+
+
+def test_an_answer_is_not_written_with_the_progress_before_it() -> None:
+    progress = jsonrpc.notification("notifications/progress", {"progressToken": 1, "progress": 1})
+    other = jsonrpc.notification("notifications/message", {"level": "info", "data": "x"})
+    answer = jsonrpc.result(1, {})
+    assert split_after_progress([other, progress, progress, answer, answer]) == [
+        [other, progress, progress],
+        [answer, answer],
+    ]
+    assert split_after_progress([progress]) == [[progress]]
+    assert split_after_progress([answer, progress]) == [[answer, progress]]

@@ -1,12 +1,36 @@
 """Messages to the client of a connection: of its calls, and of its subscriptions."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.subscriptions.listen import Subscription
+
+_PROGRESS_PREFIX = jsonrpc.notification("notifications/progress")[:-1]
+
+
+def is_progress(message: bytes) -> bool:
+    """Return True for an encoded progress notification."""
+    return message.startswith(_PROGRESS_PREFIX)
+
+
+def split_after_progress(messages: Sequence[bytes]) -> list[list[bytes]]:
+    """Split messages before each one that follows progress and is no progress itself.
+
+    Clients of the TypeScript SDK drop progress that they read together with the answer of its call: they handle
+    notifications later than answers, and an answer ends the progress of its call.
+    """
+    groups: list[list[bytes]] = []
+    follows_progress = False
+    for message in messages:
+        progresses = is_progress(message)
+        if not groups or (follows_progress and not progresses):
+            groups.append([])
+        groups[-1].append(message)
+        follows_progress = progresses
+    return groups
 
 
 class ConnectionSink:

@@ -7,16 +7,28 @@ neither. The threads are daemons and block only in the descriptor, so they never
 import asyncio
 import os
 import select
+import stat
+import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+if sys.platform == "linux":
+    import fcntl
+    import termios
+
 READ_CHUNK_BYTES = 64 * 1024
 """Maximum bytes of one read."""
 BOM = b"\xef\xbb\xbf"
+
+MAX_READ_WAIT_SECONDS = 0.05
+"""Maximum seconds that a message waits until the reader has read the messages before it."""
+UNKNOWN_READ_SECONDS = 0.005
+"""Seconds that it waits where the system does not report how much is unread."""
 
 T = TypeVar("T")
 
@@ -132,6 +144,18 @@ class LineWriter:
         """
         await self._thread.run(partial(self._write, b"".join([b"%b\n" % message for message in messages])))
 
+    async def wait_until_read(self) -> None:
+        """Wait until the reader has read what was written, for `MAX_READ_WAIT_SECONDS` at most."""
+        await self._thread.run(self._wait_until_read)
+
+    def _wait_until_read(self) -> None:
+        deadline, pause = time.monotonic() + MAX_READ_WAIT_SECONDS, 0.0001
+        while (unread := _count_unread_bytes(self._sink)) != 0 and time.monotonic() < deadline:
+            time.sleep(UNKNOWN_READ_SECONDS if unread is None else pause)
+            if unread is None:
+                return
+            pause = min(2 * pause, 0.002)
+
     def close(self) -> None:
         """Close the descriptor after the running write."""
         self._thread.stop(partial(os.close, self._sink))
@@ -143,6 +167,23 @@ class LineWriter:
                 rest = rest[os.write(self._sink, rest) :]
             except BlockingIOError:
                 select.select([], [self._sink], [])
+
+
+def _count_unread_bytes(sink: int) -> int | None:
+    """Return the bytes in a pipe or socket that its reader has not read; None if the system does not report them.
+
+    Node starts programs with Unix sockets as their streams. Files and terminals have no reader to wait for.
+    """
+    mode = os.fstat(sink).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return 0
+    if sys.platform != "linux":
+        return None
+    request = termios.FIONREAD if stat.S_ISFIFO(mode) else termios.TIOCOUTQ
+    try:
+        return int.from_bytes(fcntl.ioctl(sink, request, bytes(4)), sys.byteorder)
+    except OSError:
+        return None
 
 
 class WorkerThread:

@@ -1,6 +1,6 @@
 """stdio transport: one client, with messages as lines (basic/transports).
 
-The process ends in one of two ways. If the client closes stdin, running calls have `SHUTDOWN_GRACE` to finish. If the
+The process ends in one of two ways. If the client closes stdin, running calls have `STDIO_GRACE` to finish. If the
 client closes stdout, or the process gets SIGTERM or SIGINT, calls are cancelled at once. In both cases the session row
 is ended, lifespans exit and threads stop. Clients kill the process after about two seconds (`mcp/client/stdio.py` of
 the official SDK), so nothing here takes longer than a call.
@@ -19,6 +19,7 @@ from mcp_django.server.calls.call import PIPE
 from mcp_django.server.ports import Principal
 from mcp_django.transports.connection.connection import DuplexConnection, open_connection
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
+from mcp_django.transports.connection.outbound import is_progress, split_after_progress
 from mcp_django.transports.credentials import Credential
 from mcp_django.transports.services import TransportServices
 from mcp_django.transports.stdio.framing import LineReader, LineWriter
@@ -78,12 +79,17 @@ class StdioTransport:
             self.input_closed.set()
 
     async def _send(self, connection: DuplexConnection, writer: LineWriter) -> None:
+        follows_progress = False
         while (messages := await connection.read(READ_TIMEOUT_SECONDS)) is not None:
             if not messages:
                 continue
             try:
                 async with asyncio.timeout(self._limits.send_timeout):
-                    await writer.write(messages)
+                    for group in split_after_progress(messages):
+                        if follows_progress and not is_progress(group[0]):
+                            await writer.wait_until_read()
+                        await writer.write(group)
+                        follows_progress = is_progress(group[-1])
             except TimeoutError:
                 connection.end(CloseReason.SLOW_CLIENT)
                 return
@@ -116,7 +122,7 @@ async def serve_process(
             input_closed.cancel()
         finally:
             # The grace period of running calls starts here.
-            closing = asyncio.create_task(services.lifecycle.shutdown())
+            closing = asyncio.create_task(services.lifecycle.shutdown(services.limits.stdio_grace))
             await _wait_for_first(closing, received_signal)
             if serving is not None:
                 serving.cancel()
