@@ -3,15 +3,24 @@
 import threading
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidRequest
 from mcp_django.runtime.sessions.store import LOCAL_OWNER
 from mcp_django.server.calls.pending import PendingResponse
+from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded
 
 RETRY_AFTER_SECONDS = 10.0
 """Seconds after which a client should retry when the stream limit is reached."""
+
+
+IMMEDIATE_METHODS: Final = frozenset({INITIALIZE, "ping", "tasks/get", "tasks/update", "tasks/cancel"})
+"""Methods that no running call delays or refuses: the start of a session, checks of it, polls and answers of tasks.
+
+They have a limit of their own.
+"""
 
 
 class ConcurrencyLimiter:

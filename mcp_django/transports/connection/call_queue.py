@@ -9,19 +9,13 @@ from typing import Final
 from mcp_django.aio.tasks import wake_all
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import MCPError
-from mcp_django.runtime.concurrency import ConcurrencyLimiter
+from mcp_django.runtime.concurrency import IMMEDIATE_METHODS, ConcurrencyLimiter
 from mcp_django.server.calls.pending import PendingResponse
 from mcp_django.server.calls.session import Cancellable
-from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded
 
 MAX_QUEUED_CALLS: Final = 256
 """Maximum calls and batches in the queue; a connection reads no further request beyond it."""
-IMMEDIATE_METHODS: Final = frozenset({INITIALIZE, "ping"})
-"""Methods that never wait for a running call.
-
-A session depends on the first, a check of the connection on the second.
-"""
 
 StartCall = Callable[[PendingResponse, ConcurrencyLimiter], None]
 """Function that starts a call, counted by a limiter that its end releases."""

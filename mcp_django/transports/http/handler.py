@@ -17,7 +17,7 @@ from mcp_django.protocol.errors import InsufficientScope, InternalError, MCPErro
 from mcp_django.protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, REVISIONS, Era
 from mcp_django.runtime.calls.task import CallResult, CallTask
-from mcp_django.runtime.concurrency import ConcurrencyLimiter, refuse_wait
+from mcp_django.runtime.concurrency import IMMEDIATE_METHODS, ConcurrencyLimiter, refuse_wait
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
@@ -59,6 +59,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         self._pipeline = services.pipeline
         self._lifecycle = services.lifecycle
         self._limiter = ConcurrencyLimiter(services.limits.in_flight)
+        self._immediate_limiter = ConcurrencyLimiter(services.limits.in_flight)
         self._session_streams = SessionStreamOpener(services)
         self._get_replay_buffers = services.get_call_streams
         self.open_streams = services.open_streams
@@ -106,18 +107,20 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
     def _start_call(self, work: PendingResponse) -> CallTask | HTTPReply:
         session = work.call.connection.session
         owner = work.call.connection.principal.key if session is None else session.key
+        is_immediate = work.call.method in IMMEDIATE_METHODS and not work.is_batch
+        limiter = self._immediate_limiter if is_immediate else self._limiter
         try:
             if self._lifecycle.has_started_draining and self._lifecycle.is_draining():
                 shutdown_error = Overloaded(f"{SHUTDOWN_MESSAGE}; try again later")
                 work.close(shutdown_error)
                 raise shutdown_error  # Running calls can still be cancelled.
-            self._limiter.acquire_work(work, owner, () if session is None else session.in_flight)
+            limiter.acquire_work(work, owner, () if session is None else session.in_flight)
         except Overloaded as error:
             return build_overload_reply(error, self._pipeline.encode_work_error(work, InternalError(str(error))))
 
         return CallTask(
             work,
-            self._limiter,
+            limiter,
             owner,
             self._pipeline.encode_work_error,
             self._lifecycle,
