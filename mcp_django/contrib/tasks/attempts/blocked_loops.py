@@ -62,7 +62,9 @@ class BlockedLoops:
         if seconds < MIN_BLOCKED_SECONDS or monotonic() < self._next_warning:
             return
         self._next_warning = monotonic() + WARNING_INTERVAL_SECONDS
-        frame = sys._current_frames().get(self._threads.get(loop, 0))
+        # A loop that was blocked from the first check on has not told its thread yet; asyncio's own loop knows it.
+        thread_id = self._threads.get(loop) or getattr(loop, "_thread_id", None) or 0
+        frame = sys._current_frames().get(thread_id)
         logger.warning(
             "The event loop of tasks has been blocked for %.1f seconds at %s; running tools: %s. Declare a tool that "
             "blocks with def instead of async def",

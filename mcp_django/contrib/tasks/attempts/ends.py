@@ -51,7 +51,7 @@ async def repeat_write(write: Callable[[], Awaitable[T]]) -> T:
         except Exception as problem:
             if find_database_failure(problem) is None:
                 raise
-            logger.warning("A change of a task could not be stored; it is repeated", exc_info=True)
+            logger.warning("A change of a task could not be stored; it is repeated: %s", problem)
             await asyncio.sleep(RETRY_SECONDS)
 
 
