@@ -32,8 +32,8 @@ EFFECTS: Final = {
     "`@tool(max_result=…)` replaces the limit. A resource or a prompt ends with -32603.",
     "NESTING": "-32600, HTTP 400.",
     "BATCH": "-32600, HTTP 400.",
-    "IN_FLIGHT": "HTTP 429 with `Retry-After`. A batch is accepted as a whole, or not at all. `initialize`, `ping`, and "
-    "polls and answers of tasks count apart, with the same limit.",
+    "IN_FLIGHT": "HTTP 429 with `Retry-After`. A batch is accepted as a whole, or not at all. "
+    "`initialize`, `ping`, and polls and answers of tasks count apart, with the same limit.",
     "SESSIONS_PER_OWNER": "The session that was idle longest ends; one that serves a call ends last. "
     "Its connection closes too (4404 on a socket).",
     "SESSIONS": "`initialize` is refused: HTTP 503 with `Retry-After`.",
