@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 
 from mcp_django import MCPError
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.jsonrpc import loads
+from mcp_django.protocol.revisions import Era
 from mcp_django.schema import DeclarationError
+from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.primitives.decorators import build_tool
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
 
@@ -47,24 +51,20 @@ def limited_server() -> Any:
     return server
 
 
-@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-async def test_an_error_over_the_limit_loses_its_data_and_the_rest_of_its_message(version: str) -> None:
-    server = make_server(options={"max_result_bytes": 4000})
+def test_an_error_over_the_limit_loses_its_data_and_the_rest_of_its_message() -> None:
+    pipeline = Pipeline(make_server(options={"max_result_bytes": 4000}))
 
-    @server.tool
-    async def refuse(message: int, data: int) -> str:
-        raise MCPError("m" * message, data="d" * data)
+    def encode(problem: MCPError) -> dict[str, Any]:
+        error: dict[str, Any] = loads(pipeline.encode_error(pipeline.eras[Era.STATELESS], problem))["error"]
+        return error
 
-    client = PipelineClient(server, version=version)
-    with pytest.raises(MCPError) as small:
-        await client.call("refuse", message=5, data=10)
-    assert (small.value.message, small.value.data) == ("mmmmm", "d" * 10)
-    for message, data in ((5, 5000), (5000, 5)):
-        with pytest.raises(MCPError, match="shortened: the error has 5") as refused:
-            await client.call("refuse", message=message, data=data)
-        assert refused.value.code == -32603
-        assert refused.value.data is None
-        assert len(refused.value.message) < 1200
+    assert encode(MCPError("short", data="d" * 10))["data"] == "d" * 10
+    for problem in (MCPError("m" * 5, data="d" * 5000), InvalidParams("m" * 5000, data="d")):
+        error = encode(problem)
+        assert error.keys() == {"code", "message"}
+        assert error["code"] == problem.code
+        assert "shortened: the error has 5" in error["message"]
+        assert len(error["message"]) < 1200
 
 
 @pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
