@@ -48,6 +48,7 @@ class Tasks(Extension):
     """Tasks: an extension in the stateless era, core tasks in the handshake era.
 
     Both are served from the same rows. A task belongs to the caller that created it, with its client, server and URL.
+    The methods wait, and `run_on_rows` commits each of their writes, so none of them inherits ATOMIC_REQUESTS.
     """
 
     identifier = IDENTIFIER
@@ -114,7 +115,7 @@ class Tasks(Extension):
         await start_task_of_call(get_backend(), task)
         return ExtensionResult("task", task=wire.build_core_task(task))
 
-    @method("tasks/get", name_param="taskId")
+    @method("tasks/get", name_param="taskId", atomic=False)
     async def get_task(self, ctx: Context, task_id: str) -> dict[str, Any]:
         """Return a task with its questions, result or error."""
         call = get_call(ctx)
@@ -125,7 +126,7 @@ class Tasks(Extension):
             ask_on_session_stream(call.root, task, lambda: find_task(call, task_id), record_answers)
         return wire.build_core_task(task)
 
-    @method("tasks/update", name_param="taskId", eras=_STATELESS)
+    @method("tasks/update", name_param="taskId", eras=_STATELESS, atomic=False)
     async def update_task(
         self, ctx: Context, task_id: str, input_responses: dict[str, dict[str, Any]]
     ) -> dict[str, Any]:
@@ -134,7 +135,7 @@ class Tasks(Extension):
         await record_answers(task_id, input_responses)
         return {}
 
-    @method("tasks/cancel", name_param="taskId")
+    @method("tasks/cancel", name_param="taskId", atomic=False)
     async def cancel_task(self, ctx: Context, task_id: str) -> dict[str, Any]:
         """Cancel a task, and stop its tool."""
         await find_task(get_call(ctx), task_id)
@@ -145,14 +146,14 @@ class Tasks(Extension):
             raise InvalidParams("The task has ended already and cannot be cancelled")
         return wire.build_core_task(cancelled)
 
-    @method("tasks/result", eras=_HANDSHAKE)
+    @method("tasks/result", eras=_HANDSHAKE, atomic=False)
     async def get_result(self, ctx: Context, task_id: str) -> dict[str, Any]:
         """Wait for the end of a core task, and return the result of its call. Questions travel on this stream."""
         call = get_call(ctx).root
         await find_task(call, task_id)
         return await CoreTaskResult(call, task_id, lambda: find_task(call, task_id), record_answers).wait()
 
-    @method("tasks/list", eras=_HANDSHAKE)
+    @method("tasks/list", eras=_HANDSHAKE, atomic=False)
     async def list_tasks(self, ctx: Context) -> dict[str, Any]:
         """Return a page of the caller's tasks. Callers that cannot be told apart have no list."""
         call = get_call(ctx).root
@@ -167,7 +168,7 @@ class Tasks(Extension):
             body["nextCursor"] = create_cursor(call, "tasks", owner.digest, f"{end.created.isoformat()} {end.pk}")
         return body
 
-    @subscription(TASK_IDS_FIELD, notification="notifications/tasks")
+    @subscription(TASK_IDS_FIELD, notification="notifications/tasks", atomic=False)
     async def read_task(self, ctx: Context, key: str) -> dict[str, Any] | None:
         """Return the task as `tasks/get` does, or None for a foreign or unknown id."""
         if not is_task_id(key):

@@ -47,9 +47,12 @@ class TaskTools(Provider):
 
     def __init__(self) -> None:
         self._tools = (
-            build_tool(get_task_status, STATUS_TOOL, annotations=ToolAnnotations(read_only=True)),
+            build_tool(get_task_status, STATUS_TOOL, annotations=ToolAnnotations(read_only=True), atomic=False),
             build_tool(
-                cancel_running_task, CANCEL_TOOL, annotations=ToolAnnotations(destructive=True, idempotent=True)
+                cancel_running_task,
+                CANCEL_TOOL,
+                annotations=ToolAnnotations(destructive=True, idempotent=True),
+                atomic=False,
             ),
         )
 
