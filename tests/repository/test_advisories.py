@@ -30,6 +30,9 @@ def list_vulnerable_releases(fixed: str) -> list[str]:
 def test_no_vulnerable_release_is_admitted(advisory: dict[str, Any]) -> None:
     requirements = [one for one in list_requirements() if one.name.lower() == advisory["package"].lower()]
     assert requirements
+    # All releases before the first fixed one are vulnerable as well, whatever their series.
+    limits = [limit for requirement in requirements for limit in requirement.specifier if limit.operator == ">="]
+    assert min(Version(limit.version) for limit in limits) >= min(map(Version, advisory["fixed"]))
     admitted = [
         release
         for fixed in advisory["fixed"]
@@ -37,6 +40,13 @@ def test_no_vulnerable_release_is_admitted(advisory: dict[str, Any]) -> None:
         if any(requirement.specifier.contains(release) for requirement in requirements)
     ]
     assert admitted == []
+
+
+def test_what_a_source_does_not_name_is_marked(subtests: pytest.Subtests) -> None:
+    for advisory in ADVISORIES:
+        with subtests.test(package=advisory["package"], ids=advisory["ids"]):
+            assert set(advisory.get("unverified", ())) <= {*advisory["ids"], *advisory["fixed"]}
+            assert advisory["source"].startswith("https://")
 
 
 def test_the_newest_releases_are_admitted() -> None:
