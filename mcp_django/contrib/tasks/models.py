@@ -4,6 +4,7 @@ Each transition is one conditional UPDATE, or a transaction that starts with one
 """
 
 import secrets
+import zlib
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +23,8 @@ WORKER_CHARACTERS = 120
 KEY_CHARACTERS = 255
 MESSAGE_CHARACTERS = 1000
 """Maximum characters of a status message."""
+MAX_LOCKS = 256
+"""Maximum rows of `OwnerLock`."""
 
 
 class TaskStatus(models.TextChoices):
@@ -231,3 +234,43 @@ class TaskWorker(models.Model):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"
+
+
+class OwnerLockQuerySet(models.QuerySet["OwnerLock"]):
+    """Query set of locks of owners."""
+
+    def acquire(self, owner_hash: str) -> bool:
+        """Lock the row of an owner until the transaction ends; return False if it does not exist yet.
+
+        This must be the first statement of the transaction. It is an UPDATE, because SQLite has no locks of rows.
+        """
+        return bool(self.filter(pk=find_lock(owner_hash)).update(used=timezone.now()))
+
+    def insert(self, owner_hash: str) -> None:
+        """Insert the row of an owner, unless it exists. Not in the transaction that locks it: MySQL would deadlock."""
+        self.bulk_create([OwnerLock(pk=find_lock(owner_hash))], ignore_conflicts=True)
+
+
+class OwnerLock(models.Model):
+    """A row that processes lock before they count the tasks of an owner. Many owners share it.
+
+    There are at most `MAX_LOCKS` rows, so that none needs to be deleted.
+    """
+
+    id = models.PositiveSmallIntegerField(primary_key=True)
+    used = models.DateTimeField(_("last use"), default=timezone.now)
+
+    objects = PrimaryManager.from_queryset(OwnerLockQuerySet)()
+
+    class Meta:
+        verbose_name = _("lock of task owners")
+        verbose_name_plural = _("locks of task owners")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return str(self.pk)
+
+
+def find_lock(owner_hash: str) -> int:
+    """Return the primary key of the lock of an owner."""
+    return zlib.crc32(owner_hash.encode()) % MAX_LOCKS

@@ -41,7 +41,8 @@ WITHOUT_USERS = {
         "mcp_django.StoredMessage",
         "mcp_django.StoredArgument",
     ),
-    *("mcp_django.ToolPolicy", "mcp_django.ScopeGrant", "mcp_tasks.TaskWorker", "mcp_control_room.CallRollup"),
+    *("mcp_django.ToolPolicy", "mcp_django.ScopeGrant", "mcp_tasks.TaskWorker", "mcp_tasks.OwnerLock"),
+    "mcp_control_room.CallRollup",
     *("mcp_control_room.ServerRollup", "mcp_control_room.ServingProcess", "mcp_control_room.ChainHead"),
     *("mcp_control_room.Alert", "mcp_skills.StoredSkill", "mcp_skills.StoredSkillFile"),
 }

@@ -17,6 +17,7 @@ from mcp_django.contrib.tasks.models import (
     ACTIVE,
     MESSAGE_CHARACTERS,
     AttemptOutcome,
+    OwnerLock,
     Task,
     TaskAttempt,
     TaskInput,
@@ -65,27 +66,44 @@ def get_alias() -> str:
 def create(task: Task, steps: Mapping[str, str], limits: TaskSettings) -> None:
     """Insert a task, with the attempt that runs already, if any, and its steps. Its life begins now.
 
-    Raises Overloaded if the caller or the server has too many unfinished tasks.
+    Raises Overloaded if the caller or the server has too many unfinished tasks. The limit of a caller is exact; callers
+    that create tasks at the same time may exceed that of the server.
     """
-    counts = Task.objects.filter(server=task.server, status__in=ACTIVE).aggregate(
-        total=Count("pk"), own=Count("pk", filter=Q(owner_hash=task.owner_hash))
-    )
-    if counts["own"] >= limits.tasks_per_owner or counts["total"] >= limits.tasks_per_server:
-        text = "Too many unfinished tasks; wait until some have finished, or cancel them"
-        raise Overloaded(text, retry_after=limits.poll, status=429)
-
     now = clock.now()
     task.created = task.updated = now
     task.expires = now + timedelta(milliseconds=task.ttl_ms)
     if task.worker:
         task.heartbeat = now
         task.lease_expires = now + timedelta(seconds=limits.lease)
-    task.save(force_insert=True, using=get_alias())
-    if task.worker:
-        start_attempts([task])
-    if steps:
-        TaskStep.objects.bulk_create([TaskStep(task=task, key=key, value=value) for key, value in steps.items()])
+    while not _insert_under_lock(task, steps, limits):
+        OwnerLock.objects.insert(task.owner_hash)
     task_created.send_robust(sender=Task, task=task)
+
+
+def _insert_under_lock(task: Task, steps: Mapping[str, str], limits: TaskSettings) -> bool:
+    """Count the tasks and insert one, while no other process does so for the owner.
+
+    Returns False if the lock of the owner does not exist yet. Raises Overloaded.
+    """
+    with transaction.atomic(using=get_alias()):
+        if not OwnerLock.objects.acquire(task.owner_hash):
+            return False
+        _check_limits(task, limits)
+        task.save(force_insert=True, using=get_alias())
+        if task.worker:
+            start_attempts([task])
+        if steps:
+            TaskStep.objects.bulk_create([TaskStep(task=task, key=key, value=value) for key, value in steps.items()])
+    return True
+
+
+def _check_limits(task: Task, limits: TaskSettings) -> None:
+    counts = Task.objects.filter(server=task.server, status__in=ACTIVE).aggregate(
+        total=Count("pk"), own=Count("pk", filter=Q(owner_hash=task.owner_hash))
+    )
+    if counts["own"] >= limits.tasks_per_owner or counts["total"] >= limits.tasks_per_server:
+        text = "Too many unfinished tasks; wait until some have finished, or cancel them"
+        raise Overloaded(text, retry_after=limits.poll, status=429)
 
 
 def find(id: str, owner_hash: str) -> Task | None:
