@@ -93,10 +93,11 @@ class Limits:
     The local principal has no such limit.
     """
     wsgi_waits: Annotated[int, readers.integer(0)] = 4
-    """Maximum number of requests that wait under WSGI, in one process: for the end of a task or its grace, for a place
-    among the running calls, or for the same step of another request.
+    """Maximum number of requests that wait under WSGI, in one process.
 
-    Each holds a thread of the server, so set less than half of its threads. A process without threads never waits.
+    They wait for the end of a task or its grace, for a place among the running calls, or for the same step of another
+    request. Each holds a thread of the server, so set less than half of its threads. A process without threads never
+    waits.
     """
     wsgi_waits_per_owner: Annotated[int, readers.integer(0)] = 2
     """Maximum number of such requests of one principal.

@@ -1,7 +1,8 @@
-"""Headers of a request, and those of the stateless era that mirror the body: routing and ``Mcp-Param-*``.
+"""Headers of a request, and those of the stateless era that mirror the body.
 
-Constants are lower-case bytes, as in ASGI. The version and method headers are never encoded. A name or parameter may be
-encoded as ``=?base64?…?=`` (transports/streamable-http, standard headers and x-mcp-header).
+The latter are routing headers and ``Mcp-Param-*``. Constants are lower-case bytes, as in ASGI. The version and method
+headers are never encoded. A name or parameter may be encoded as ``=?base64?…?=`` (transports/streamable-http, standard
+headers and x-mcp-header).
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class Headers(Mapping[str, str]):
     __slots__ = ("repeated", "wire")
 
     wire: dict[bytes, bytes]
-    """Values by lower-case name, as they were received. For this package, which reads some for each request."""
+    """Values by lower-case name, as they were received.
+
+    This package reads some of them for each request.
+    """
     repeated: frozenset[bytes]
     """Names that were sent more than once, as in `wire`."""
 

@@ -17,9 +17,9 @@ RETRY_AFTER_SECONDS = 10.0
 
 
 IMMEDIATE_METHODS: Final = frozenset({INITIALIZE, "ping", "tasks/get", "tasks/update", "tasks/cancel"})
-"""Methods that no running call delays or refuses: the start of a session, checks of it, polls and answers of tasks.
+"""Methods that no running call delays or refuses.
 
-They have a limit of their own.
+They start or check a session, or poll and answer tasks. They have a limit of their own.
 """
 
 
@@ -96,7 +96,7 @@ class ConcurrencyLimiter:
 
 
 class WaitLimiter:
-    """Limit on requests that wait and hold a thread of the server meanwhile (WSGI), in total and per owner.
+    """Limit on requests that hold a thread of the server while they wait, in total and per owner.
 
     The local principal may represent many clients, so only the total limit applies to it.
     """

@@ -11,7 +11,6 @@ from mcp_django.aio.clock import monotonic
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.client import Client
 from mcp_django.client.errors import AuthorizationNeeded, ClientError
-from mcp_django.client.session.passthrough import CallbackOptions
 from mcp_django.contrib.proxies.authorization import build_connect_tool, build_unavailable_tool, request_authorization
 from mcp_django.contrib.proxies.catalog.catalog_cache import CatalogCache, EmptyCatalog, FetchedList
 from mcp_django.contrib.proxies.catalog.components import (
@@ -19,6 +18,7 @@ from mcp_django.contrib.proxies.catalog.components import (
     ComponentFactory,
     ComponentOptions,
     RemoteTool,
+    remove_local_pages,
 )
 from mcp_django.contrib.proxies.catalog.lists import AFFECTED_LISTS, LIST_METHODS, fetch_list, keep_listed_pages
 from mcp_django.contrib.proxies.catalog.remote_skills import (
@@ -48,7 +48,6 @@ from mcp_django.contrib.proxies.loop_state import LoopState
 from mcp_django.contrib.proxies.options import ProxyOptions
 from mcp_django.protocol.errors import ToolError
 from mcp_django.providers.prefixes import NamePrefixes
-from mcp_django.server.composition.local_resources import find_local_uris
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.forwarding import get_effective_log_level, supports_streaming
@@ -227,27 +226,16 @@ class Proxy(Provider):
         return component
 
     async def _matches_template(self, catalog: CatalogCache | EmptyCatalog, uri: str) -> bool:
-        templates: Iterable[ResourceTemplate] = await catalog.items("templates")
-        return any(one.template.match(uri) is not None for one in templates)
+        return any(one.template.match(uri) is not None for one in await catalog.items("templates"))
 
     async def _list(self, ctx: Context, kind: str) -> tuple[Any, ...]:
         if kind not in self._collections:
             return ()
-        catalog = await self._find_catalog(
-            ctx, get_caller_capabilities(ctx, self.options.client_features) if kind == "tools" else NO_CAPABILITIES
-        )
-        components = await catalog.items(kind)
-        if kind == "tools":
-            components = await self._remove_local_pages(ctx, components)
-        return components if catalog.authorization_needed is None or kind != "tools" else (self._connect_tool,)
-
-    async def _remove_local_pages(self, ctx: Context, tools: tuple[RemoteTool, ...]) -> tuple[RemoteTool, ...]:
-        """Return the tools without links to pages that a server of the call serves itself; else the same tuple."""
-        linked = {uri for tool in tools for uri in tool.app_uris}
-        taken = await find_local_uris(ctx, linked) if linked else set[str]()
-        if not taken:
-            return tools
-        return tuple(tool if taken.isdisjoint(tool.app_uris) else tool.without_page for tool in tools)
+        if kind != "tools":
+            return await (await self._find_catalog(ctx, NO_CAPABILITIES)).items(kind)
+        catalog = await self._find_catalog(ctx, get_caller_capabilities(ctx, self.options.client_features))
+        tools = await catalog.items(kind)
+        return await remove_local_pages(ctx, tools) if catalog.authorization_needed is None else (self._connect_tool,)
 
     async def _get_credential(self, ctx: Context) -> RemoteCredential:
         """Return the caller's credential. Raises ClientError if it has none."""
@@ -476,11 +464,8 @@ class Proxy(Provider):
 
         Raises ClientError, or ToolError if too many calls use the server.
         """
-
-        def make(answering: CallbackOptions, tools: bool) -> Client:
-            return self.source.create_client(credential.user, credential.headers, answering, tools)
-
-        session = await state.sessions.acquire(kind, make)
+        create_client = partial(self.source.create_client, credential.user, credential.headers)
+        session = await state.sessions.acquire(kind, create_client)
         try:
             await session.client.connect()
         except BaseException:

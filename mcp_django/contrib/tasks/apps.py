@@ -5,7 +5,10 @@ from django.utils.translation import gettext_lazy as _
 
 
 class TasksConfig(AppConfig):
-    """App configuration: registers the settings in `MCP["TASKS"]`, and maintains tasks in each serving process."""
+    """App configuration, with the settings in `MCP["TASKS"]`.
+
+    Each serving process maintains the tasks from its start on.
+    """
 
     name = "mcp_django.contrib.tasks"
     label = "mcp_tasks"

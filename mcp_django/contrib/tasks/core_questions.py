@@ -16,7 +16,7 @@ from mcp_django import wiring
 from mcp_django.aio.clock import monotonic
 from mcp_django.aio.tasks import run_in_background
 from mcp_django.contrib.tasks.models import Task, TaskInput, TaskStatus
-from mcp_django.contrib.tasks.rows import clock, store, wire
+from mcp_django.contrib.tasks.rows import database, store, wire
 from mcp_django.extensions import Call, InvalidParams
 from mcp_django.protocol import jsonrpc
 from mcp_django.runtime.streams.session_sink import SessionSink, has_open_stream
@@ -118,7 +118,7 @@ def ask_on_session_stream(call: Call, task: Task, find: FindTask, record: Record
     Sends nothing while the questions are young: most clients open `tasks/result` after their first poll.
     """
     session = call.session
-    age = clock.now() - task.updated
+    age = database.now() - task.updated
     if session is None or not call.connection.supports_streaming or age < timedelta(seconds=SESSION_STREAM_SECONDS):
         return
     run_in_background(_ask_until_answered(call, session, task.pk, find, record))
@@ -145,7 +145,7 @@ async def _ask_until_answered(
 
 def _find_unsent(id: str) -> QuerySet[TaskInput]:
     """Return the open questions that no stream has claimed."""
-    is_unsent = Q(asked=None) | Q(asked__lt=clock.now() - timedelta(seconds=CLAIM_SECONDS))
+    is_unsent = Q(asked=None) | Q(asked__lt=database.now() - timedelta(seconds=CLAIM_SECONDS))
     return TaskInput.objects.filter(is_unsent, task=id, closed=None)
 
 
@@ -157,12 +157,12 @@ def has_unsent_questions(id: str) -> bool:
 def claim_questions(id: str) -> list[TaskInput]:
     """Claim the open questions that no stream has claimed."""
     unsent = _find_unsent(id)
-    now = clock.now()
+    now = database.now()
     return [row for row in unsent.order_by("pk") if unsent.filter(pk=row.pk).update(asked=now)]
 
 
 def _extend_claims(keys: list[int]) -> None:
-    TaskInput.objects.filter(pk__in=keys, closed=None).update(asked=clock.now())
+    TaskInput.objects.filter(pk__in=keys, closed=None).update(asked=database.now())
 
 
 def _release_question(pk: int) -> None:

@@ -100,7 +100,10 @@ class Task(models.Model):
     finished = models.DateTimeField(_("finished"), null=True, blank=True)
 
     lease_sent = 0.0
-    """Time of `aio.clock.monotonic` before the statement of the claim was sent; for the process with the claim only."""
+    """Time of `aio.clock.monotonic` before the statement of the claim was sent.
+
+    Only the process with the claim has it.
+    """
 
     objects = PrimaryManager["Task"]()
 

@@ -11,8 +11,8 @@ from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import publish_change
-from mcp_django.contrib.tasks.rows import clock, leases, store
-from mcp_django.contrib.tasks.rows.availability import AVAILABILITY
+from mcp_django.contrib.tasks.rows import database, leases, store
+from mcp_django.contrib.tasks.rows.database import AVAILABILITY
 from mcp_django.contrib.tasks.upkeep import enqueue_task, start_maintenance, stop_cancelled_task
 from mcp_django.extensions import Call, InternalError, InvalidParams, MethodNotFound, MissingClientCapability
 from mcp_django.protocol import jsonrpc
@@ -41,7 +41,7 @@ async def find_task(call: Call, id: str) -> Task:
         task = await store.run_on_rows(store.find, id, get_owner(call.root).digest)
     if task is None:
         raise InvalidParams("Unknown task")
-    if task.is_lost(clock.now()) and AVAILABILITY.has_lasted(get_settings().lease):
+    if task.is_lost(database.now()) and AVAILABILITY.has_lasted(get_settings().lease):
         task = await _end_lost(task)
     return task
 

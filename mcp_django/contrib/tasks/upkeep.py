@@ -11,8 +11,8 @@ from mcp_django.contrib.tasks.backend import TaskBackend, get_backend
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import publish_change
-from mcp_django.contrib.tasks.rows import clock, leases, store
-from mcp_django.contrib.tasks.rows.availability import AVAILABILITY
+from mcp_django.contrib.tasks.rows import database, leases, store
+from mcp_django.contrib.tasks.rows.database import AVAILABILITY
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 
 logger = logging.getLogger("mcp_django.tasks")
@@ -89,11 +89,11 @@ async def maintain_tasks(backend: TaskBackend, *, enqueues: bool = True, is_comm
     Any number of processes may do so at the same time. Without `enqueues`, tasks that wait go on waiting.
     `is_command` is True for a process that does so once.
     """
-    before = clock.now() - timedelta(seconds=FORGOTTEN_SECONDS)
+    before = database.now() - timedelta(seconds=FORGOTTEN_SECONDS)
     lost = await _end_lost_attempts(is_command)
     waiting = {task.pk: task for task in lost if not task.is_terminal}
     if enqueues and backend.delivers_to_workers:
-        repeat_before = clock.now() - timedelta(seconds=RESEND_SECONDS)
+        repeat_before = database.now() - timedelta(seconds=RESEND_SECONDS)
         due = await store.run_on_rows(leases.claim_resends, before=before, repeat_before=repeat_before)
         waiting |= {task.pk: task for task in due}
     elif enqueues:
@@ -112,7 +112,10 @@ async def maintain_tasks(backend: TaskBackend, *, enqueues: bool = True, is_comm
 
 
 async def _end_lost_attempts(is_command: bool) -> list[Task]:
-    """End the attempts of lost workers, unless the database was away lately: the workers may only seem to be lost."""
+    """End the attempts of lost workers, unless the database was away lately.
+
+    The workers may only seem to be lost then.
+    """
     lease = get_settings().lease
     if is_command:
         # It has not seen whether the database was away. So it waits in another way.
@@ -142,7 +145,7 @@ async def stop_cancelled_task(backend: TaskBackend, task: Task) -> None:
 
 async def delete_old_tasks() -> int:
     """Delete the rows of finished tasks whose retention is over, in batches; return their number."""
-    before = clock.now() - timedelta(seconds=get_settings().retention)
+    before = database.now() - timedelta(seconds=get_settings().retention)
     deleted = 0
     while count := await store.run_on_rows(leases.delete_expired, before=before, limit=DELETION_ROWS):
         deleted += count

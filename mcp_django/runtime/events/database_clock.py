@@ -54,7 +54,8 @@ class DatabaseClock:
         started = time.time()
         database_time = query_database_time()
         ended = time.time()
-        self._next_measurement, self._offset = monotonic() + MEASURE_INTERVAL_SECONDS, offset
+        self._next_measurement = monotonic() + MEASURE_INTERVAL_SECONDS
+        self._offset = offset
         if database_time is None:
             return
 

@@ -75,7 +75,10 @@ class Connection:
     False under WSGI, which can send nothing but the response.
     """
     claim_wait: Callable[[str], AbstractContextManager[bool]] | None = None
-    """Function that claims a wait for a principal, by its key; None where waits hold no thread (`Call.claim_wait`)."""
+    """Function that claims a wait for a principal, by its key (`Call.claim_wait`).
+
+    None where waits hold no thread.
+    """
     shared_calls: dict[jsonrpc.Id, Cancellable] | None = None
     """Running calls of all messages, which the client cancels by id; None for a single exchange."""
     network: NetworkInfo | None = None
@@ -255,8 +258,8 @@ class Call:
     def claim_wait(self) -> AbstractContextManager[bool]:
         """Wrap a wait for work of others: for a task, a client, or another request.
 
-        The value of the `with` statement is False if this call must not wait and has to answer at once, because too
-        many requests hold threads of the server already (WSGI).
+        The value of the `with` statement is False if this call has to answer at once. Under WSGI, too many requests
+        may hold threads of the server already.
         """
         claim = self.connection.claim_wait
         return nullcontext(True) if claim is None else claim(self.principal.key)

@@ -170,9 +170,10 @@ class LineWriter:
 
 
 def _count_unread_bytes(sink: int) -> int | None:
-    """Return the bytes in a pipe or socket that its reader has not read; None if the system does not report them.
+    """Return the number of bytes in a pipe or socket that its reader has not read.
 
-    Node starts programs with Unix sockets as their streams. Files and terminals have no reader to wait for.
+    Returns None if the system does not report it. Node starts programs with Unix sockets as their streams.
+    Files and terminals have no reader to wait for.
     """
     mode = os.fstat(sink).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_django import Context, Server, ToolError, wiring
 from mcp_django.contrib.tasks.models import Task
-from mcp_django.contrib.tasks.rows.availability import AVAILABILITY
+from mcp_django.contrib.tasks.rows.database import AVAILABILITY
 from mcp_django.protocol.errors import InternalError, MCPError
 from mcp_django.server.primitives.registry import get_registry
 from mcp_django.types import TaskOptions, ToolAnnotations

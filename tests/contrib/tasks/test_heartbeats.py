@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from mcp_django.contrib.tasks.attempts.blocked_loops import WARNING_INTERVAL_SECONDS, BlockedLoops
-from mcp_django.contrib.tasks.attempts.heartbeats import Heartbeats, HeldLease, get_usable_seconds
+from mcp_django.contrib.tasks.attempts.heartbeats import Heartbeats, TaskLease, get_usable_seconds
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
@@ -44,9 +44,9 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
     return rows
 
 
-def make_lease(id: str, stop: Any = lambda: None) -> HeldLease:
+def make_lease(id: str, stop: Any = lambda: None) -> TaskLease:
     task = Task(id=id, worker="w", tool="survey")
-    return HeldLease(task, stop)
+    return TaskLease(task, stop)
 
 
 async def test_a_blocked_loop_extends_its_leases(rows: Rows, clock: Clock) -> None:

@@ -11,13 +11,14 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from mcp_django import wiring
+from mcp_django.aio.tasks import wait_for_event
 from mcp_django.contrib.tasks.attempts import runner
 from mcp_django.contrib.tasks.attempts.heartbeats import get_usable_seconds
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskAttempt, TaskStatus, TaskStep
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import leases, store
-from mcp_django.contrib.tasks.rows.availability import Availability
+from mcp_django.contrib.tasks.rows.database import Availability
 from mcp_django.contrib.tasks.upkeep import maintain_tasks
 from mcp_django.server.execution import invoke
 from mcp_django.server.ports import Overloaded
@@ -70,7 +71,7 @@ def effects(gate: Gate, clock: Clock) -> list[float]:
     async def tick() -> str:
         """Have an effect each second."""
         for _ in range(1000):
-            await asyncio.sleep(1)
+            await wait_for_event(asyncio.Event(), 1.0)
             effects.append(clock.monotonic())
         return "done"
 

@@ -29,6 +29,7 @@ from mcp_django.schema import (
 )
 from mcp_django.schema.custom_schema import CustomParameters
 from mcp_django.server.calls.log_sanitizer import sanitize_label
+from mcp_django.server.composition.local_resources import find_local_uris
 from mcp_django.server.composition.lowlevel import ListedArguments
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
@@ -375,3 +376,10 @@ def _read_argument(raw: Any) -> Wire:
     if type(raw.get("required")) is bool:
         members["required"] = raw["required"]
     return members
+
+
+async def remove_local_pages(ctx: Context, tools: tuple[RemoteTool, ...]) -> tuple[RemoteTool, ...]:
+    """Return tools without their links to pages that a server of the call serves itself."""
+    linked = {uri for tool in tools for uri in tool.app_uris}
+    local = await find_local_uris(ctx, linked) if linked else set[str]()
+    return tuple(tool if local.isdisjoint(tool.app_uris) else tool.without_page for tool in tools) if local else tools

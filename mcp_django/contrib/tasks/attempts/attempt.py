@@ -13,7 +13,7 @@ from django.utils import timezone, translation
 
 from mcp_django.contrib.tasks.attempts.callers import describe_call
 from mcp_django.contrib.tasks.attempts.conversation import TaskConversation
-from mcp_django.contrib.tasks.attempts.heartbeats import HeldLease
+from mcp_django.contrib.tasks.attempts.heartbeats import TaskLease
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
@@ -63,7 +63,7 @@ class Attempt:
         """Steps that were recorded before the task had a row."""
         self.binding = b""
         """Binding of the state that a round before the task has."""
-        self.lease: HeldLease | None = None
+        self.lease: TaskLease | None = None
         """The lease of the row; None before the task has one."""
         self.has_begun = False
         """True once the function of the tool, or one of its dependencies, has been called."""

@@ -17,25 +17,26 @@ from mcp_django.contrib.tasks.attempts.blocked_loops import BlockedLoops
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
-from mcp_django.contrib.tasks.rows.availability import AVAILABILITY
+from mcp_django.contrib.tasks.rows.database import AVAILABILITY
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 from mcp_django.runtime.threads.pool import clean_thread
 
 logger = logging.getLogger("mcp_django.tasks")
-BEATS_PER_LEASE = 4
+MAX_BEATS_PER_LEASE = 4
 """Number of heartbeats in the time of a lease."""
 RETRY_SECONDS = 1.0
 """Seconds between two heartbeats while the database fails."""
-MARGIN_SHARE, MAX_MARGIN_SECONDS = 0.1, 3.0
-"""Part of a lease by which its deadline is earlier, and the maximum in seconds."""
+MARGIN_RATIO = 0.1
+"""Part of a lease by which its deadline is earlier."""
+MAX_MARGIN_SECONDS = 3.0
 
 
 def get_usable_seconds(lease: float) -> float:
     """Return the seconds after a heartbeat for which an attempt may run."""
-    return lease - min(lease * MARGIN_SHARE, MAX_MARGIN_SECONDS)
+    return lease - min(lease * MARGIN_RATIO, MAX_MARGIN_SECONDS)
 
 
-class HeldLease:
+class TaskLease:
     """The lease of a running attempt. `stop` is called on its loop, once, as soon as the lease is over."""
 
     def __init__(self, task: Task, stop: Callable[[], object]) -> None:
@@ -81,28 +82,28 @@ class HeldLease:
             self.watch()
 
 
-def extend_leases(held: Sequence[HeldLease]) -> None:
+def extend_leases(leases: Sequence[TaskLease]) -> None:
     """Extend leases by one statement, and stop the attempts that have lost theirs. Blocking.
 
     Raises DatabaseError.
     """
-    lease = get_settings().lease
+    seconds = get_settings().lease
     # Before the statement is sent: however long it takes, the row is valid for longer than the deadline.
-    deadline = monotonic() + get_usable_seconds(lease)
-    lost = store.extend_leases({(each.id, each.worker) for each in held}, lease)
-    for each in held:
-        if (each.id, each.worker) in lost:
-            each.lose()
+    deadline = monotonic() + get_usable_seconds(seconds)
+    lost = store.extend_leases({(lease.id, lease.worker) for lease in leases}, seconds)
+    for lease in leases:
+        if (lease.id, lease.worker) in lost:
+            lease.lose()
         else:
-            each.deadline = max(each.deadline, deadline)
+            lease.deadline = max(lease.deadline, deadline)
 
 
 class Heartbeats:
-    """The heartbeats of a process. Its thread ends when no lease is held."""
+    """The heartbeats of a process. Its thread ends when there is no lease."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: set[HeldLease] = set()
+        self._leases: set[TaskLease] = set()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._pid = 0
@@ -110,21 +111,21 @@ class Heartbeats:
         """Time at which the running statement was sent; None between two statements."""
         self._loops = BlockedLoops()
 
-    def hold(self, held: HeldLease) -> None:
+    def hold(self, lease: TaskLease) -> None:
         """Extend a lease until `release`."""
         with self._lock:
             if self._pid != os.getpid():  # a forked process has no thread, and no attempts
                 self._pid = os.getpid()
-                self._held.clear()
+                self._leases.clear()
                 self._thread = None
-            self._held.add(held)
+            self._leases.add(lease)
             if self._thread is None or self._is_blocked():
                 self._start_thread()
 
-    def release(self, held: HeldLease) -> None:
+    def release(self, lease: TaskLease) -> None:
         """Extend a lease no more."""
         with self._lock:
-            self._held.discard(held)
+            self._leases.discard(lease)
 
     def request(self) -> None:
         """Send the next heartbeat now, which finds out whether a task was cancelled."""
@@ -136,11 +137,11 @@ class Heartbeats:
         The connection of the thread may be dead for many minutes, until the operating system gives it up.
         """
         with self._lock:
-            if self._held and self._is_blocked():
+            if self._leases and self._is_blocked():
                 self._start_thread()
 
     def _is_blocked(self) -> bool:
-        return self._started is not None and monotonic() - self._started > get_settings().lease / BEATS_PER_LEASE
+        return self._started is not None and monotonic() - self._started > get_settings().lease / MAX_BEATS_PER_LEASE
 
     def _start_thread(self) -> None:
         self._started = None
@@ -148,36 +149,36 @@ class Heartbeats:
         self._thread.start()
 
     def _run(self) -> None:
-        pause = get_settings().lease / BEATS_PER_LEASE
+        pause = get_settings().lease / MAX_BEATS_PER_LEASE
         while True:
             self._wake.wait(pause)
             self._wake.clear()
             with self._lock:
                 if self._thread is not threading.current_thread():
                     break
-                held = list(self._held)
-                if not held:
+                leases = list(self._leases)
+                if not leases:
                     self._thread = None
                     break
                 self._started = monotonic()
-            pause = self._beat(held)
+            pause = self._beat(leases)
             with self._lock:
                 if self._thread is threading.current_thread():
                     self._started = None
-            self._loops.check({each.loop: [one.tool for one in held if one.loop is each.loop] for each in held})
+            self._loops.check({lease.loop: [one.tool for one in leases if one.loop is lease.loop] for lease in leases})
         clean_thread(close_all=True)
 
-    def _beat(self, held: Sequence[HeldLease]) -> float:
+    def _beat(self, leases: Sequence[TaskLease]) -> float:
         """Extend leases, and return the seconds until the next time."""
         clean_thread()
         try:
-            AVAILABILITY.observe(extend_leases, held)
+            AVAILABILITY.observe(extend_leases, leases)
         except Exception:
             logger.warning("Leases of tasks could not be extended; it is repeated", exc_info=True)
             return RETRY_SECONDS
         finally:
             clean_thread()
-        return get_settings().lease / BEATS_PER_LEASE
+        return get_settings().lease / MAX_BEATS_PER_LEASE
 
 
 HEARTBEATS = Heartbeats()
@@ -188,22 +189,22 @@ class LeaseHolder:
     """Holder of the lease of one attempt, for the time of a `with` block."""
 
     def __init__(self, task: Task, stop: Callable[[], object]) -> None:
-        self.held = HeldLease(task, stop)
+        self.lease = TaskLease(task, stop)
         self._wake = asyncio.Event()
         self._beats: asyncio.Task[None] | None = None
 
-    def __enter__(self) -> HeldLease:
-        self.held.watch()
+    def __enter__(self) -> TaskLease:
+        self.lease.watch()
         if is_async_to_sync_loop():
             # The rows may be visible on the thread of the caller only, as in a test case.
             self._beats = start_task(self._beat_on_loop())
         else:
-            HEARTBEATS.hold(self.held)
-        return self.held
+            HEARTBEATS.hold(self.lease)
+        return self.lease
 
     def __exit__(self, *problem: object) -> None:
-        self.held.end()
-        HEARTBEATS.release(self.held)
+        self.lease.end()
+        HEARTBEATS.release(self.lease)
         if self._beats is not None:
             self._beats.cancel()
 
@@ -213,13 +214,13 @@ class LeaseHolder:
         HEARTBEATS.request()
 
     async def _beat_on_loop(self) -> None:
-        pause = get_settings().lease / BEATS_PER_LEASE
-        while not self.held.is_lost:
+        pause = get_settings().lease / MAX_BEATS_PER_LEASE
+        while not self.lease.is_lost:
             await wait_for_event(self._wake, pause)
             self._wake.clear()
             try:
-                await store.run_on_rows(extend_leases, [self.held])
-                pause = get_settings().lease / BEATS_PER_LEASE
+                await store.run_on_rows(extend_leases, [self.lease])
+                pause = get_settings().lease / MAX_BEATS_PER_LEASE
             except Exception:
                 logger.warning("The lease of a task could not be extended; it is repeated", exc_info=True)
                 pause = RETRY_SECONDS

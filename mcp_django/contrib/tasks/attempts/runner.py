@@ -170,7 +170,10 @@ async def _store_result(attempt: Attempt, ended: AttemptResult) -> None:
 
 
 async def _end_unknown(task: Task, text: str) -> None:
-    """End an attempt without a tool: another process may know it, so the task waits for some time before it fails."""
+    """End an attempt whose tool this process does not know.
+
+    Another process may know it, so the task waits for some time before it fails.
+    """
     if not await return_unknown_task(task, text):
         await _fail(task, InvalidParams.code, text)
 

@@ -21,7 +21,7 @@ _warnings = RateLimitedLogger(logger)
 
 
 def find_unknown_part(task: Task) -> str | None:
-    """Return a text that names the server or the revision of a task if this process does not know it, else None.
+    """Return a text about the server or the revision of a task that is unknown here, or None.
 
     Whether it knows the tool is found by the call itself, because a provider may have the tool.
     """

@@ -9,7 +9,7 @@ from mcp_django.contrib.tasks.attempts.callers import get_owner, get_user_pk, ma
 from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.models import Task, TaskOrigin
 from mcp_django.contrib.tasks.options import get_settings
-from mcp_django.contrib.tasks.rows import clock, store
+from mcp_django.contrib.tasks.rows import database, store
 from mcp_django.contrib.tasks.upkeep import enqueue_task, start_maintenance
 from mcp_django.extensions import Call, InvalidParams, Tool
 from mcp_django.protocol import jsonrpc
@@ -35,7 +35,7 @@ def build_task_row(
     encoded = jsonrpc.dumps(arguments).decode()
     if len(encoded) > settings.argument_bytes:
         raise InvalidParams(f"The arguments have {len(encoded)} bytes; a task stores at most {settings.argument_bytes}")
-    now, owner = clock.now(), get_owner(call)
+    now, owner = database.now(), get_owner(call)
     ttl_ms = max(1, round(min(ttl, settings.max_ttl) * 1000))
     poll = settings.poll if options.poll is None else options.poll
     return Task(
@@ -64,7 +64,7 @@ def build_repetition(task: Task, operator: Any) -> Task:
 
     The client's earlier answers are left out, because an agreement is good for one run.
     """
-    now = clock.now()
+    now = database.now()
     copied = {field: getattr(task, field) for field in REPEATED_FIELDS}
     copied["context"] = jsonrpc.dumps(repeat_context(task.get_context(), operator)).decode()
     return Task(**copied, created=now, updated=now, expires=now + timedelta(milliseconds=task.ttl_ms))

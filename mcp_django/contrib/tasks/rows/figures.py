@@ -6,7 +6,7 @@ from datetime import timedelta
 from django.db.models import Count, Min, Q
 
 from mcp_django.contrib.tasks.models import ACTIVE, AttemptOutcome, Task, TaskAttempt, TaskStatus, TaskWorker
-from mcp_django.contrib.tasks.rows import clock
+from mcp_django.contrib.tasks.rows import database
 from mcp_django.contrib.tasks.rows.leases import ALIVE_SECONDS
 
 LOSS_WINDOW_SECONDS = 3600.0
@@ -33,7 +33,7 @@ class TaskFigures:
 
 def read_figures() -> TaskFigures:
     """Return the figures, from three statements."""
-    now = clock.now()
+    now = database.now()
     is_working = Q(status=TaskStatus.WORKING)
     is_waiting = is_working & Q(worker="")
     counts = Task.objects.filter(status__in=ACTIVE, expires__gt=now).aggregate(

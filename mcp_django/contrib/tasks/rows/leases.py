@@ -24,7 +24,7 @@ from mcp_django.contrib.tasks.models import (
     TaskStatus,
     TaskWorker,
 )
-from mcp_django.contrib.tasks.rows import clock, store
+from mcp_django.contrib.tasks.rows import database, store
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError
 
@@ -44,7 +44,7 @@ def create_worker_name() -> str:
 
 def find_due() -> QuerySet[Task]:
     """Return the tasks that a worker may claim now."""
-    now = clock.now()
+    now = database.now()
     is_due = Q(run_after=None) | Q(run_after__lte=now)
     return Task.objects.filter(is_due, status=TaskStatus.WORKING, worker="", expires__gt=now)
 
@@ -92,7 +92,7 @@ def claim_next_tasks(queues: Sequence[str] | None, *, worker: str, lease: float,
 
 
 def _build_claim(worker: str, lease: float) -> dict[str, Any]:
-    now = clock.now()
+    now = database.now()
     return {
         "worker": worker,
         "heartbeat": now,
@@ -107,7 +107,7 @@ def return_task(task: Task, *, delay: float) -> Task | None:
     No worker claims it for `delay` seconds. The attempt does not count: neither as a loss nor as an attempt. Returns
     None if the attempt has lost its lease.
     """
-    now = clock.now()
+    now = database.now()
     held = Task.objects.filter(pk=task.pk, worker=task.worker, status=TaskStatus.WORKING)
     values: dict[str, Any] = {"updated": now, "run_after": now + timedelta(seconds=delay)}
     with transaction.atomic(using=store.get_alias()):
@@ -118,11 +118,11 @@ def return_task(task: Task, *, delay: float) -> Task | None:
 
 
 def record_unknown(task: Task) -> timedelta:
-    """Record that the worker of a task does not know its tool; return the time since the first such record.
+    """Record that the worker of a task does not know its tool.
 
-    The time begins again after an attempt in which the tool has run.
+    Returns the time since the first such record. It begins again after an attempt in which the tool has run.
     """
-    now, since = clock.now(), task.unknown_since
+    now, since = database.now(), task.unknown_since
     if since is not None and not TaskAttempt.objects.filter(task=task.pk, ended__gt=since).exists():
         return now - since
     Task.objects.filter(pk=task.pk, worker=task.worker).update(unknown_since=now)
@@ -147,8 +147,11 @@ def end_lost_attempt(task: Task, outcome: AttemptOutcome, text: str) -> Task | N
 
 
 def end_lost_attempts(*, min_seconds: float = 0.0, limit: int = 100) -> list[Task]:
-    """End the attempts whose leases expired `min_seconds` ago; return the rows, which have ended or wait again."""
-    before = clock.now() - timedelta(seconds=min_seconds)
+    """End the attempts whose leases expired at least `min_seconds` ago.
+
+    Returns the rows, which have ended or wait again.
+    """
+    before = database.now() - timedelta(seconds=min_seconds)
     lost = Task.objects.filter(status=TaskStatus.WORKING, lease_expires__lt=before).exclude(worker="")
     rows = [
         end_lost_attempt(task, AttemptOutcome.LOST, LOST_MESSAGE) for task in lost.order_by("lease_expires")[:limit]
@@ -169,7 +172,7 @@ def claim_resends(*, before: datetime, repeat_before: datetime, limit: int = 100
     it began to wait.
     """
     is_unsent = Q(sent=None) | Q(sent__lt=F("updated")) | Q(sent__lt=repeat_before)
-    now = clock.now()
+    now = database.now()
     waiting = find_waiting(before=before, limit=limit, is_unsent=is_unsent)
     unsent = Task.objects.filter(is_unsent, status=TaskStatus.WORKING, worker="")
     return [task for task in waiting if unsent.filter(pk=task.pk).update(sent=now)]
@@ -182,7 +185,7 @@ def release_resend(id: str) -> None:
 
 def cancel_expired(*, limit: int = 100) -> list[Task]:
     """Cancel unfinished tasks that have expired; return their rows."""
-    expired = Task.objects.filter(status__in=ACTIVE, expires__lte=clock.now()).order_by("expires")
+    expired = Task.objects.filter(status__in=ACTIVE, expires__lte=database.now()).order_by("expires")
     rows = [store.cancel(id) for id in expired.values_list("pk", flat=True)[:limit]]
     return [row for row in rows if row is not None]
 
@@ -199,7 +202,7 @@ def delete_expired(*, before: datetime, limit: int = 500) -> int:
 
 def report_worker(row: TaskWorker, running: int, finished: int) -> None:
     """Write the state of a worker, and delete the rows of workers that are silent for an hour."""
-    now = clock.now()
+    now = database.now()
     if row._state.adding:
         row.started = now
     row.running = running
@@ -216,4 +219,4 @@ def remove_worker(row: TaskWorker) -> None:
 
 def is_worker_alive(row: TaskWorker) -> bool:
     """Return True if a worker process has reported lately."""
-    return row.seen >= clock.now() - timedelta(seconds=ALIVE_SECONDS)
+    return row.seen >= database.now() - timedelta(seconds=ALIVE_SECONDS)

@@ -25,8 +25,8 @@ from mcp_django.contrib.tasks.models import (
     TaskStep,
 )
 from mcp_django.contrib.tasks.options import TaskSettings
-from mcp_django.contrib.tasks.rows import clock
-from mcp_django.contrib.tasks.rows.availability import AVAILABILITY
+from mcp_django.contrib.tasks.rows import database
+from mcp_django.contrib.tasks.rows.database import AVAILABILITY
 from mcp_django.contrib.tasks.signals import task_created, task_finished
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.display_text import clean_line
@@ -69,7 +69,7 @@ def create(task: Task, steps: Mapping[str, str], limits: TaskSettings) -> None:
     Raises Overloaded if the caller or the server has too many unfinished tasks. The limit of a caller is exact; callers
     that create tasks at the same time may exceed that of the server.
     """
-    now = clock.now()
+    now = database.now()
     task.created = task.updated = now
     task.expires = now + timedelta(milliseconds=task.ttl_ms)
     if task.worker:
@@ -109,7 +109,7 @@ def _check_limits(task: Task, limits: TaskSettings) -> None:
 def find(id: str, owner_hash: str) -> Task | None:
     """Return the task of an owner, or None if it is unknown or expired. One indexed read."""
     task = Task.objects.filter(pk=id, owner_hash=owner_hash).first()
-    return None if task is None or task.expires <= clock.now() else task
+    return None if task is None or task.expires <= database.now() else task
 
 
 def follow(id: str, owner_hash: str) -> Task | None:
@@ -120,7 +120,7 @@ def follow(id: str, owner_hash: str) -> Task | None:
 
 def list_after(owner_hash: str, after: tuple[datetime, str] | None, limit: int) -> list[Task]:
     """Return up to `limit` tasks of an owner that follow `after` (creation and id), the oldest first."""
-    rows = Task.objects.filter(owner_hash=owner_hash, expires__gt=clock.now()).order_by("created", "pk")
+    rows = Task.objects.filter(owner_hash=owner_hash, expires__gt=database.now()).order_by("created", "pk")
     if after is not None:
         created, id = after
         rows = rows.filter(Q(created__gt=created) | Q(created=created, pk__gt=id))
@@ -129,7 +129,7 @@ def list_after(owner_hash: str, after: tuple[datetime, str] | None, limit: int) 
 
 def cancel(id: str) -> Task | None:
     """Cancel a task; return its row, or None if it has a terminal status."""
-    now = clock.now()
+    now = database.now()
     # A result in the row was committed by the tool, which cannot be undone: the task is about to complete.
     changed = Task.objects.filter(pk=id, status__in=ACTIVE, result="").update(
         status=TaskStatus.CANCELLED, updated=now, finished=now, input_requests="", worker="", lease_expires=None
@@ -145,14 +145,14 @@ def answer(id: str, responses: Mapping[str, dict[str, Any] | Refusal]) -> Task |
     """
     with transaction.atomic(using=get_alias()):
         # The write comes first: it locks the row, so that concurrent answers see each other.
-        if not Task.objects.filter(pk=id, status=TaskStatus.INPUT_REQUIRED).update(updated=clock.now()):
+        if not Task.objects.filter(pk=id, status=TaskStatus.INPUT_REQUIRED).update(updated=database.now()):
             return None
         open_rows = list(TaskInput.objects.filter(task=id, closed=None).order_by("pk"))
         for row in open_rows:
             if row.key in responses:
                 given = responses[row.key]
                 row.answer = jsonrpc.dumps(given.message if isinstance(given, Refusal) else given).decode()
-                row.closed = clock.now()
+                row.closed = database.now()
                 row.save(update_fields=["answer", "closed"])
 
         rest = [row for row in open_rows if row.closed is None]
@@ -163,7 +163,7 @@ def answer(id: str, responses: Mapping[str, dict[str, Any] | Refusal]) -> Task |
 
 def restart_lifetime(id: str, seconds: float) -> None:
     """Let a task with open questions live for some seconds from now on."""
-    now = clock.now()
+    now = database.now()
     asking = Task.objects.filter(pk=id, status=TaskStatus.INPUT_REQUIRED)
     asking.update(created=now, expires=now + timedelta(seconds=seconds))
 
@@ -178,7 +178,7 @@ def suspend(id: str, worker: str, questions: Sequence[Question], accepted: Itera
 
     Returns None if the attempt has lost its lease.
     """
-    now = clock.now()
+    now = database.now()
     with transaction.atomic(using=get_alias()):
         held = Task.objects.filter(pk=id, worker=worker, status__in=ACTIVE)
         if not held.update(status=TaskStatus.INPUT_REQUIRED, updated=now, worker="", lease_expires=None):
@@ -244,7 +244,7 @@ def finish_attempts(ends: Sequence[TaskEnd]) -> list[Task]:
         for number in {task.attempts for task in tasks}:
             ids = [task.pk for task in tasks if task.attempts == number]
             open_attempts = TaskAttempt.objects.filter(task__in=ids, number=number, ended=None)
-            open_attempts.update(ended=clock.now(), outcome=AttemptOutcome.FINISHED)
+            open_attempts.update(ended=database.now(), outcome=AttemptOutcome.FINISHED)
     if not tasks:
         return []
 
@@ -260,7 +260,7 @@ def finish_row(end: TaskEnd) -> bool:
 
     The caller sends the signal after its transaction.
     """
-    now, values = clock.now(), dict(end.values)
+    now, values = database.now(), dict(end.values)
     if "status_message" in values:
         values["status_message"] = clean_message(values["status_message"])
     held = Task.objects.filter(pk=end.task.pk, worker=end.task.worker, status__in=ACTIVE)
@@ -279,11 +279,11 @@ def read_finished(id: str) -> Task:
 
 
 def complete_committed(task: Task) -> bool:
-    """Complete a task whose tool has committed its result; return False if there is none, or the lease is lost.
+    """Complete a task whose tool has committed its result.
 
-    The caller sends the signal after its transaction.
+    Returns False if there is no such result, or the lease is lost. The caller sends the signal after its transaction.
     """
-    now = clock.now()
+    now = database.now()
     held = Task.objects.filter(pk=task.pk, worker=task.worker, status=TaskStatus.WORKING).exclude(result="")
     return bool(held.update(status=TaskStatus.COMPLETED, updated=now, finished=now, worker="", lease_expires=None))
 
@@ -294,7 +294,7 @@ def commit_result(id: str, worker: str, values: Mapping[str, Any]) -> bool:
     The row stays locked until the transaction ends, so call it last.
     """
     held = Task.objects.filter(pk=id, worker=worker, status=TaskStatus.WORKING)
-    return bool(held.update(**{"heartbeat": clock.now(), **values}))
+    return bool(held.update(**{"heartbeat": database.now(), **values}))
 
 
 def read_committed(id: str) -> dict[str, Any]:
@@ -334,23 +334,23 @@ def read_conversation(id: str) -> StoredConversation:
     )
 
 
-def extend_leases(held: Set[tuple[str, str]], lease: float) -> set[tuple[str, str]]:
+def extend_leases(leases: Set[tuple[str, str]], lease: float) -> set[tuple[str, str]]:
     """Extend leases, each given by the id of its task and its worker; return those that are lost.
 
     One statement, and a second one if a lease is lost.
     """
-    now = clock.now()
-    ids, workers = {id for id, _ in held}, {worker for _, worker in held}
+    now = database.now()
+    ids, workers = {id for id, _ in leases}, {worker for _, worker in leases}
     rows = Task.objects.filter(pk__in=ids, worker__in=workers, status__in=ACTIVE)
-    if rows.update(heartbeat=now, lease_expires=now + timedelta(seconds=lease)) == len(held):
+    if rows.update(heartbeat=now, lease_expires=now + timedelta(seconds=lease)) == len(leases):
         return set()
-    return set(held) - set(rows.values_list("pk", "worker"))
+    return set(leases) - set(rows.values_list("pk", "worker"))
 
 
 def write_progress(id: str, worker: str, changes: Mapping[str, Any]) -> bool:
     """Store the progress of an attempt; return False if the lease is lost."""
     held = Task.objects.filter(pk=id, worker=worker, status__in=ACTIVE)
-    return bool(held.update(updated=clock.now(), **changes))
+    return bool(held.update(updated=database.now(), **changes))
 
 
 def is_followed(id: str) -> bool:
@@ -360,14 +360,14 @@ def is_followed(id: str) -> bool:
 
 def start_attempts(tasks: Iterable[Task]) -> None:
     """Insert the rows of attempts."""
-    now = clock.now()
+    now = database.now()
     TaskAttempt.objects.bulk_create(
         [TaskAttempt(task_id=task.pk, number=task.attempts, worker=task.worker, started=now) for task in tasks]
     )
 
 
 def _end_attempt(id: str, number: int, outcome: AttemptOutcome) -> None:
-    TaskAttempt.objects.filter(task=id, number=number, ended=None).update(ended=clock.now(), outcome=outcome)
+    TaskAttempt.objects.filter(task=id, number=number, ended=None).update(ended=database.now(), outcome=outcome)
 
 
 def end_attempt(id: str, number: int, outcome: AttemptOutcome) -> None:
@@ -379,7 +379,7 @@ def give_up_lease(id: str, worker: str) -> bool:
     """Return a task to the waiting ones after its attempt was lost, if it may run again."""
     return bool(
         Task.objects.filter(pk=id, worker=worker, status=TaskStatus.WORKING, losses__lt=F("max_losses")).update(
-            worker="", lease_expires=None, losses=F("losses") + 1, updated=clock.now()
+            worker="", lease_expires=None, losses=F("losses") + 1, updated=database.now()
         )
     )
 

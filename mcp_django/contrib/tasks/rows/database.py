@@ -1,19 +1,28 @@
-"""Availability of the database, as this process has seen it.
+"""The database of the rows, as this process sees it: its time, and whether it has answered lately.
 
-After an outage the workers need some time to extend their leases, and to store what they could not. Until then their
-leases may look expired. So a process ends the leases of others only if it has reached the database for one lease.
+All processes share the time of the database. A lease is written by one process and compared by another one, whose
+clock may differ. After an outage the workers need some time to extend their leases, and to store what they could not.
+Until then their leases may look expired. So a process ends the leases of others only if it has reached the database
+for one lease.
 """
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import ParamSpec, TypeVar
 
+from django.db import connections, router
+from django.utils import timezone
+
+from mcp_django import wiring
 from mcp_django.aio.clock import monotonic
+from mcp_django.aio.loop_local import find_running_loop
+from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.runtime.database_failures import find_database_failure
 
 P = ParamSpec("P")
 T = TypeVar("T")
-SLOW_SHARE = 0.25
+SLOW_STATEMENT_RATIO = 0.25
 """Part of a lease above which a statement counts as an outage: the database did not answer meanwhile."""
 
 
@@ -34,7 +43,7 @@ class Availability:
                 self.since = None
             raise
         ended = monotonic()
-        if self.since is None or ended - started > get_settings().lease * SLOW_SHARE:
+        if self.since is None or ended - started > get_settings().lease * SLOW_STATEMENT_RATIO:
             self.since = ended
         return value
 
@@ -45,3 +54,16 @@ class Availability:
 
 AVAILABILITY = Availability()
 """The availability that this process has seen."""
+
+
+def now() -> datetime:
+    """Return the time of the database.
+
+    Off the event loop, and outside of transactions, the difference of the clocks is measured first, once a minute.
+
+    Raises DatabaseError.
+    """
+    clock = wiring.get_event_publisher().clock
+    if find_running_loop() is None and not connections[router.db_for_write(Task)].in_atomic_block:
+        clock.measure()
+    return timezone.now() + timedelta(seconds=clock.difference)
