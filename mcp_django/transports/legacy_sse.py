@@ -56,6 +56,8 @@ MAX_CHUNK_BYTES = 64 * 1024
 
 A larger message is sent alone.
 """
+PROGRESS_PAUSE_SECONDS = 0.02
+"""Seconds between progress and an answer, in which the client reads the progress."""
 RECEIVE_TIMEOUT_SECONDS = 2.0
 """Seconds that a message may wait for a client that does not read its stream.
 
@@ -189,6 +191,8 @@ class LegacySSEStream(SSESource):
         connection.on_end = self._on_connection_end
         self._endpoint_event: bytes | None = None
         self._unsent: deque[bytes] = deque()
+        self._follows_progress = False
+        """True if the last message that was sent is a progress notification."""
         self._unregister: Callable[[], object] | None = None
         self._is_closed = False
 
@@ -214,13 +218,17 @@ class LegacySSEStream(SSESource):
             if messages is None:
                 return None
             self._unsent.extend(messages)
-        return self._next_chunk() if self._unsent else sse.KEEP_ALIVE
+        if not self._unsent:
+            return sse.KEEP_ALIVE
+        if self._follows_progress and not is_progress(self._unsent[0]):
+            await asyncio.sleep(PROGRESS_PAUSE_SECONDS)
+        return self._next_chunk()
 
     def _next_chunk(self) -> bytes:
         """Return some of the pending messages as events.
 
         Chunks are limited, because servers copy them, and because each chunk read shows that a slow client is alive. An
-        answer is in another chunk than progress before it (`split_after_progress`).
+        answer is in another chunk than progress before it (`split_after_progress`), after a pause.
         """
         message = self._unsent.popleft()
         events = [sse.event(message)]
@@ -231,6 +239,7 @@ class LegacySSEStream(SSESource):
             message = self._unsent.popleft()
             events.append(sse.event(message))
             size += len(events[-1])
+        self._follows_progress = is_progress(message)
         return b"".join(events)
 
     async def receive(self, body: bytes, scopes: frozenset[str]) -> DeliveryStatus:
