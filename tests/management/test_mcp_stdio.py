@@ -109,7 +109,8 @@ def test_changes_in_other_processes_arrive(project: Project) -> None:
 
 
 def test_calls_that_run_when_stdin_is_closed_are_answered(project: Project) -> None:
-    with project.client("--user", "ada") as client:
+    more = '{"MCP": {"AUTH": "none", "CHANNEL_LAYER": null, "LIMITS": {"STDIO_GRACE": 60}}}'
+    with project.client("--user", "ada", MORE_SETTINGS=more) as client:
         client.request(1, "tools/call", name="wait", arguments={"seconds": 0.3})
         client.request(2, "tools/call", name="hold", arguments={"seconds": 0.3})
         wait_for_event(project, "waiting")
