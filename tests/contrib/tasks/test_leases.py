@@ -260,6 +260,17 @@ async def test_a_question_is_stored_after_an_outage(
     assert (await client.get(task.pk))["status"] == "input_required"
 
 
+async def test_a_step_is_recorded_after_an_outage_and_its_tool_goes_on(
+    client: TaskClient, gate: Gate, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "record_step", FailingOnce(store.record_step))
+    task = await claim(client, monkeypatch, "confirm", name="a")
+    await clock.advance_while(runner.run_claimed_task(task))
+    assert (await client.get(task.pk))["status"] == "input_required"
+    assert gate.steps == ["a"]
+    assert (await TaskStep.objects.aget()).key == "prepare"
+
+
 async def test_the_end_of_a_cancelled_attempt_is_stored_after_an_outage(
     client: TaskClient, gate: Gate, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

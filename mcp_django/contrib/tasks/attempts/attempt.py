@@ -13,6 +13,7 @@ from django.utils import timezone, translation
 
 from mcp_django.contrib.tasks.attempts.callers import describe_call
 from mcp_django.contrib.tasks.attempts.conversation import TaskConversation
+from mcp_django.contrib.tasks.attempts.ends import repeat_write
 from mcp_django.contrib.tasks.attempts.heartbeats import TaskLease
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
@@ -143,13 +144,20 @@ class Attempt:
 
     async def _record_step(self, key: str, value: Any) -> None:
         encoded = jsonrpc.dumps(value).decode()
-        if self.is_stored:
-            # On the thread of the call: the step and its record are in the same transaction.
-            task = self.task
-            if not await self._server.executor.run(store.record_step, task.pk, task.worker, key, encoded):
-                raise asyncio.CancelledError(LOST_TEXT)
-        else:
+        if not self.is_stored:
             self.unsaved_steps[key] = encoded
+            return
+        task, executor = self.task, self._server.executor
+        if executor.is_in_transaction():
+            # On the thread of the call: the step and its record are in the same transaction.
+            is_held = await executor.run(store.record_step, task.pk, task.worker, key, encoded)
+        else:
+            # The step has had its effect, so its record outlasts an outage.
+            is_held = await repeat_write(
+                lambda: store.run_on_rows(store.record_step, task.pk, task.worker, key, encoded)
+            )
+        if not is_held:
+            raise asyncio.CancelledError(LOST_TEXT)
 
     def is_over(self) -> bool:
         """Return True if the attempt may write nothing more. Thread-safe."""
