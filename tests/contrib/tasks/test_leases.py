@@ -271,6 +271,22 @@ async def test_a_step_is_recorded_after_an_outage_and_its_tool_goes_on(
     assert (await TaskStep.objects.aget()).key == "prepare"
 
 
+async def test_a_lease_is_extended_until_the_end_is_stored(
+    client: TaskClient, gate: Gate, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, end = store.finish_attempts, clock.monotonic() + 2 * LEASE
+    monkeypatch.setattr(store, "finish_attempts", lambda ends: fail() if clock.monotonic() < end else finish(ends))
+    task = await claim(client, monkeypatch, "wait")
+    gate.open()
+    running = asyncio.ensure_future(runner.run_claimed_task(task))
+    await clock.advance_until(lambda: clock.monotonic() > end - LEASE / 2)
+    row = await Task.objects.aget(pk=task.pk)
+    assert row.lease_expires is not None
+    assert row.lease_expires > timezone.now()
+    await clock.advance_until(running.done)
+    assert (await client.get(task.pk))["status"] == "completed"
+
+
 async def test_the_end_of_a_cancelled_attempt_is_stored_after_an_outage(
     client: TaskClient, gate: Gate, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,6 +187,8 @@ def test_an_unfinished_task_fails_only_with_its_process_or_a_whole_lease(fault: 
         ([Fault(FaultKind.TERMINATE, "a", 102.0, 105.0)], False),
         ([Fault(FaultKind.PAUSE, "a", 103.1, 112.0)], True),
         ([Fault(FaultKind.CUT, "a", 98.0, 107.0)], True),
+        ([Fault(FaultKind.PAUSE, "a", 93.0, 102.9)], True),
+        ([Fault(FaultKind.PAUSE, "a", 91.0, 100.5)], False),
         ([Fault(FaultKind.CUT, "a", 103.1, 105.0)], False),
         ([Fault(FaultKind.POSTGRES_CRASH, "", 98.0, 112.0)], False),
     ],

@@ -89,19 +89,20 @@ async def supervise(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") 
     )
     following = start_task(_follow_cancellations(holder))
 
-    try:
-        with executions.register_execution(task.pk, execution), holder as attempt.lease:
-            await asyncio.wait([execution])
-            is_over = attempt.lease.is_over()
-    except asyncio.CancelledError:
-        execution.cancel()
-        await asyncio.wait([execution], timeout=UNWIND_SECONDS)
-        await _end_lost_attempt(task, AttemptOutcome.STOPPED, leases.STOPPED_MESSAGE)
-        raise
-    finally:
-        writing.cancel()
-        following.cancel()
-    await _store_end(attempt, execution, is_over)
+    with holder as attempt.lease:  # until the end is stored, which a blocked loop or an outage may delay
+        try:
+            with executions.register_execution(task.pk, execution):
+                await asyncio.wait([execution])
+                is_over = attempt.lease.is_over()
+        except asyncio.CancelledError:
+            execution.cancel()
+            await asyncio.wait([execution], timeout=UNWIND_SECONDS)
+            await _end_lost_attempt(task, AttemptOutcome.STOPPED, leases.STOPPED_MESSAGE)
+            raise
+        finally:
+            writing.cancel()
+            following.cancel()
+        await _store_end(attempt, execution, is_over)
 
 
 async def _follow_cancellations(holder: LeaseHolder) -> None:
