@@ -250,7 +250,10 @@ class OwnerLockQuerySet(models.QuerySet["OwnerLock"]):
         return bool(self.filter(pk=find_lock(owner_hash)).update(used=timezone.now()))
 
     def insert(self, owner_hash: str) -> None:
-        """Insert the row of an owner, unless it exists. Not in the transaction that locks it: MySQL would deadlock."""
+        """Insert the row of an owner, unless it exists.
+
+        It is not done in the transaction that locks it, because MySQL would deadlock.
+        """
         self.bulk_create([OwnerLock(pk=find_lock(owner_hash))], ignore_conflicts=True)
 
 
