@@ -72,6 +72,7 @@ W063  the page of an app loads a file that clients block
 W064  the page of an app is large
 W065  an app that no tool shows
 W066  a tool that a host refuses
+W067  tasks go to Celery's default broker, because the app of the project is not imported
 W070  a toolset that does not extend the base class of the project
 W071  toolsets require permissions that the user model does not have
 I001  RedisChannelLayer, where RedisPubSubChannelLayer is more robust (with --deploy)

@@ -9,6 +9,7 @@ from typing import Any
 import django
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
+from celery import Celery
 from celery.signals import worker_process_init
 from django.core.management import call_command
 from django.db import connections
@@ -92,6 +93,23 @@ def test_a_message_of_celery_runs_an_attempt_once(sent: list[dict[str, Any]], cl
         celery.run_mcp_task.apply(args=[id])
     assert async_to_sync(client.get)(id)["status"] == "completed"
     assert gate.runs == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "ids"),
+    [
+        ("default", {}, ["mcp_django.W067"]),
+        ("default", {"broker": "redis://broker"}, []),
+        ("config", {}, []),
+    ],
+    ids=str,
+)
+def test_a_process_without_the_celery_app_of_the_project_is_reported(
+    name: str, options: dict[str, Any], ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Celery(name, set_as_current=False, **options)
+    monkeypatch.setattr("celery._state.default_app", app)  # the app of all threads
+    assert [problem.id for problem in celery.CeleryBackend().check()] == ids
 
 
 async def test_celery_gets_the_options(

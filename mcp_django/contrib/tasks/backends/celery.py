@@ -1,9 +1,12 @@
 """The backend of Celery: attempts run in Celery's workers, prefork or threads."""
 
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from celery import shared_task
+from celery import current_app, shared_task
 from celery.signals import worker_process_init
+from django.core import checks
 
 from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.backends.loop_thread import run_attempt_from_thread, start_maintenance_in_thread
@@ -11,6 +14,8 @@ from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.rows import store
 
 TASK_NAME = "mcp_django.run_task"
+FALLBACK_APP = "default"
+"""Name of the app that Celery creates where the project has none."""
 
 
 # A broker may deliver a message again: the claim of the row lets one attempt run. So a message is acknowledged after
@@ -46,3 +51,20 @@ class CeleryBackend(TaskBackend):
 
     def _send(self, id: str) -> None:
         run_mcp_task.apply_async(args=[id], **self._options)
+
+    def check(self) -> Iterable[Any]:
+        """Yield a warning if messages would go to the default broker, because no app of the project is imported."""
+        # As `_send` does, on another thread: the current app of Celery is one for each thread.
+        with ThreadPoolExecutor(1) as pool:
+            if pool.submit(_has_project_app).result():
+                return
+        yield checks.Warning(
+            "This process has no Celery app of the project: tasks would go to the default broker of Celery.",
+            hint="Import the app in the package of the settings, as Celery's guide for Django does.",
+            id="mcp_django.W067",
+        )
+
+
+def _has_project_app() -> bool:
+    conf = current_app.conf
+    return current_app.main != FALLBACK_APP or bool(conf.broker_write_url) or bool(conf.task_always_eager)
