@@ -53,7 +53,10 @@ class CeleryBackend(TaskBackend):
         run_mcp_task.apply_async(args=[id], **self._options)
 
     def check(self) -> Iterable[Any]:
-        """Yield a warning if messages would go to the default broker, because no app of the project is imported."""
+        """Yield a warning if messages would go to the default broker.
+
+        They do if no Celery app of the project is imported.
+        """
         # As `_send` does, on another thread: the current app of Celery is one for each thread.
         with ThreadPoolExecutor(1) as pool:
             if pool.submit(_has_project_app).result():
