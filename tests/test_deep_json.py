@@ -1,0 +1,86 @@
+"""Deep JSON at the URLs of the package, and in the playground: it is refused, and breaks no view.
+
+`tests.interaction.test_malformed_messages` has the same for messages on each transport.
+"""
+
+import re
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import URLResolver, get_resolver, include, path
+
+DEEP = {
+    "5,000 objects": '{"a":' * 5_000 + "1" + "}" * 5_000,
+    "100,000 arrays": "[" * 100_000 + "]" * 100_000,
+}
+PARAMETERS = ("arguments", "history", "request", "claims")
+"""Parameters of the views that hold JSON, in forms and queries."""
+FORMS: tuple[dict[str, str], ...] = ({"act": "send_json"}, {"visibility": "model"})
+"""Other fields of the forms."""
+
+
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+def list_routes(patterns: list[Any], prefix: str = "") -> Iterator[str]:
+    """Yield the routes of a URLconf."""
+    for pattern in patterns:
+        route = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from list_routes(pattern.url_patterns, route)
+        else:
+            yield route
+
+
+def build_path(route: str) -> str:
+    """Return a path that matches a route."""
+    route = re.sub(r"<(?:(\w+):)?\w+>", lambda found: "1", route)
+    route = re.sub(r"\(\?P<\w+>[^)]*\)|\.\+", "1", route)
+    route = re.sub(r"\(\?:([^|)]*)[^)]*\)", r"\1", route)
+    return "/" + re.sub(r"[\^$\\]|/\?", "", route)
+
+
+@pytest.fixture
+def urls(settings: Any) -> list[str]:
+    """The paths of a project that includes every URLconf of the package."""
+    conf = ModuleType("urls_of_this_test")
+    vars(conf)["urlpatterns"] = [
+        path("", include("mcp_django.urls")),
+        path("", include("mcp_django.contrib.oauth.urls")),
+        path("", include("mcp_django.contrib.control_room.urls")),
+        path("preview/", include("mcp_django.contrib.apps.preview.urls")),
+        path("services/", include("mcp_django.contrib.client_pages.urls")),
+        path("admin/", admin.site.urls),
+    ]
+    settings.ROOT_URLCONF = conf
+    settings.DEBUG = True
+    server = {"TRANSPORTS": ["http", "sse", "websocket"], "HEALTHZ": True}
+    settings.MCP = {"AUTH": "none", "SERVERS": {"default": server}}
+    found = {build_path(route) for route in list_routes(get_resolver().url_patterns)}
+    return sorted(url for url in found if "/playground/" in url or not url.startswith("/admin/"))
+
+
+@pytest.fixture
+def browser(db: None) -> Client:
+    User.objects.create_superuser("root")
+    return Client(raise_request_exception=False, SERVER_NAME="localhost")
+
+
+@pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
+def test_no_view_breaks(browser: Client, urls: list[str], text: str) -> None:
+    statuses: dict[tuple[str, str], int] = {}
+    for url in urls:
+        browser.force_login(User.objects.get())  # One of the pages logs the user out.
+        statuses[url, "body"] = browser.post(url, text, "application/json", headers=ACCEPT).status_code
+        statuses[url, "query"] = browser.get(url, dict.fromkeys(PARAMETERS, text[:9_000])).status_code
+        for form in FORMS:
+            data = dict.fromkeys(PARAMETERS, text) | form
+            statuses[url, f"form {form}"] = browser.post(url, data).status_code
+    assert not {key: status for key, status in statuses.items() if status >= 500}
+    refused = ("/o/register/", "body"), ("/preview/request/", f"form {FORMS[-1]}")
+    assert {key: statuses[key] for key in refused} == dict.fromkeys(refused, 400)
