@@ -14,6 +14,7 @@ from pydantic import Field
 
 from mcp_django import Server
 from mcp_django.asgi import mount
+from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.schema import build_form
 from mcp_django.transports.http.django_context import DjangoContext
@@ -242,14 +243,14 @@ def test_where_there_is_nothing_to_say_a_clean_context_will_do(settings):
     settings.USE_I18N, settings.LANGUAGE_CODE = True, "en"
     around = DjangoContext()
     assert around.is_needed
-    assert around.create_context({}, "") is None
-    assert around.create_context({b"accept-language": b"en"}, "") is None
-    assert around.create_context({b"accept-language": b"de"}, "") is not None
+    assert around.create_context(Headers(), "") is None
+    assert around.create_context(Headers([(b"accept-language", b"en")]), "") is None
+    assert around.create_context(Headers([(b"accept-language", b"de")]), "") is not None
 
 
 def test_only_so_many_languages_are_remembered(settings):
     settings.MIDDLEWARE = [LOCALE]
     around = DjangoContext()
     for number in range(1000):
-        around.create_context({b"accept-language": b"x-%d" % number}, "")
+        around.create_context(Headers([(b"accept-language", b"x-%d" % number)]), "")
     assert around._negotiate_language.cache_info().currsize == 256

@@ -76,4 +76,4 @@ class Vouched:
 
 def scopes_of_the_host(request: Any) -> list[str]:
     """What every request takes, where that depends on the request."""
-    return ["notes:read"] if request.headers[b"host"] == b"elsewhere.example" else []
+    return ["notes:read"] if request.headers["host"] == "elsewhere.example" else []

@@ -10,6 +10,7 @@ from mcp_django import Context, MCPError, ToolError
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound
 from mcp_django.server.calls.call import Call
+from mcp_django.server.methods.tools import UnknownTool
 from tests.server.client import EVERYTHING, HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 from tests.support.clock import Clock
 
@@ -216,7 +217,7 @@ async def test_protocol_errors_reach_it_as_exceptions_and_tool_errors_as_results
     await peer.error("fail", how="tool")
     await peer.error("fail", how="bug")
     await peer.error("add", a="one", b=2)
-    assert seen == [InvalidParams, Refused, True, True, True]
+    assert seen == [UnknownTool, Refused, True, True, True]
 
 
 async def test_it_can_turn_a_failure_into_a_result() -> None:

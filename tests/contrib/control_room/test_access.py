@@ -131,5 +131,5 @@ def test_the_page_and_its_export_need_their_permission_and_the_export_is_logged(
     response: Any = browser.get(reverse(ACCESS), {**query, "format": "csv"})
     lines = b"".join(response.streaming_content).decode().splitlines()
     reason = "hidden: lacks the permission testapp.view_book"
-    assert f"tool,named,permission testapp.view_book,'=ada,no,{reason}" in lines
+    assert f'"tool","named","permission testapp.view_book","\'=ada","no","{reason}"' in lines
     assert LogEntry.objects.get().change_message == "Exported as csv."

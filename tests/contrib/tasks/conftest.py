@@ -11,6 +11,7 @@ from mcp_django import Context, Server, ToolError, wiring
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.rows.database import AVAILABILITY
 from mcp_django.protocol.errors import InternalError, MCPError
+from mcp_django.runtime.events import database_clock
 from mcp_django.server.primitives.registry import get_registry
 from mcp_django.types import TaskOptions, ToolAnnotations
 from tests.contrib.tasks.clients import TaskClient
@@ -42,6 +43,12 @@ class Gate:
 def available_database(monkeypatch: pytest.MonkeyPatch) -> None:
     """The database has answered for a long time."""
     monkeypatch.setattr(AVAILABILITY, "since", -math.inf)
+
+
+@pytest.fixture(autouse=True)
+def time_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database has the time of the test, which the `clock` fixture sets; a real one would not follow it."""
+    monkeypatch.setattr(database_clock, "query_database_time", lambda: None)
 
 
 @pytest.fixture
