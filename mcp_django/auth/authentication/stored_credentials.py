@@ -36,7 +36,7 @@ def register_credential_source(source: CredentialSource) -> None:
 
 
 def reload_principal(sources: Iterable[Any], principal: DjangoPrincipal) -> DjangoPrincipal | None:
-    """Return what the first source that knows the credential returns; None if there is none.
+    """Return the principal of the first source that knows the credential; None if no source does.
 
     Blocking. Raises AuthError.
     """

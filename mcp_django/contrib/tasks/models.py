@@ -252,7 +252,7 @@ class OwnerLockQuerySet(models.QuerySet["OwnerLock"]):
     def insert(self, owner_hash: str) -> None:
         """Insert the row of an owner, unless it exists.
 
-        It is not done in the transaction that locks it, because MySQL would deadlock.
+        Call it before the transaction that locks the row, because MySQL would deadlock otherwise.
         """
         self.bulk_create([OwnerLock(pk=find_lock(owner_hash))], ignore_conflicts=True)
 

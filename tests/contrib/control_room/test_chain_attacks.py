@@ -133,7 +133,7 @@ FALSE_REMOVALS: list[dict[str, str]] = [
 def test_a_removal_that_never_happened_is_found(
     rows: list[CallLogEntry], values: dict[str, str], is_removed: bool
 ) -> None:
-    """The same for a row whose user was removed: nobody can give it another person."""
+    """The same for a row whose user was removed: a writer cannot give it another person."""
     if is_removed:
         remove_user("5")
     CallLogEntry.objects.filter(pk=rows[0].pk).update(**values)

@@ -22,7 +22,7 @@ Held = set[tuple[str, str]]
 
 
 class Rows:
-    """A stand-in for the rows, which reports each statement, and loses the tasks that it is told."""
+    """A stand-in for the rows, which reports each statement, and loses the tasks in `lost`."""
 
     def __init__(self) -> None:
         self.beats: queue.Queue[Held] = queue.Queue()
@@ -141,7 +141,7 @@ async def test_a_tool_that_blocks_the_loop_is_named(clock: Clock, caplog: pytest
         check()
         check()  # too early for another warning
 
-    for _ in range(2):  # the first answer tells the thread of the loop
+    for _ in range(2):  # the first answer brings the thread of the loop
         check()
         await asyncio.sleep(0)
     assert not caplog.records

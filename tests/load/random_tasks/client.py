@@ -48,7 +48,7 @@ class RequestFailed(Exception):
 
 
 class TaskClient:
-    """One caller of both servers."""
+    """A caller of both servers."""
 
     def __init__(self, ports: Sequence[int], chance: random.Random) -> None:
         self._ports = ports

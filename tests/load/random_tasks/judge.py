@@ -145,7 +145,7 @@ def group_runs(entries: Iterable[Entry]) -> dict[int, list[ToolRun]]:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One task, with its runs and the faults of its time."""
+    """A task with its runs, and with the faults during them."""
 
     task: TaskRecord
     runs: list[ToolRun]
@@ -174,7 +174,7 @@ class _Case:
 
     def _find_lost(self) -> list[tuple[str, str]]:
         task = self.task
-        # A client that was not told the id can neither answer nor miss it.
+        # A client without the id can neither answer the task nor miss it.
         may_wait = not task.is_acknowledged and task.status in ("", "input_required")
         if task.status not in ("completed", "failed") and not may_wait:
             return [("lost", task.status or "has no row")]

@@ -22,9 +22,9 @@ class ProxyState(StrEnum):
     CUT = "cut"
     """Connections are reset, and so is each new one."""
     STALLED = "stalled"
-    """Nothing passes; what arrives is passed on later."""
+    """Nothing passes; bytes that arrive are passed on later."""
     DEAF = "deaf"
-    """The server gets what the client sends, and its answers wait."""
+    """The server gets the bytes of the client, and its answers wait."""
 
 
 class Proxy:

@@ -1,6 +1,6 @@
 """Event loops that a tool blocks: a warning names the place in the code.
 
-While a loop is blocked, it serves nobody: neither other tools nor clients.
+While a loop is blocked, it serves no other tool and no client.
 """
 
 import asyncio

@@ -23,7 +23,7 @@ _warnings = RateLimitedLogger(logger)
 def find_unknown_part(task: Task) -> str | None:
     """Return a text about the server or the revision of a task that is unknown here, or None.
 
-    Whether it knows the tool is found by the call itself, because a provider may have the tool.
+    The tool is not looked for here, because a provider may have it: the call itself finds it or fails.
     """
     if task.server not in conf.servers():
         return f"Unknown server: {task.server}"

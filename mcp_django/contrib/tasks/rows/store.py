@@ -337,7 +337,7 @@ def read_conversation(id: str) -> StoredConversation:
 def extend_leases(leases: Set[tuple[str, str]], lease: float) -> set[tuple[str, str]]:
     """Extend leases, each given by the id of its task and its worker; return those that are lost.
 
-    One statement, and a second one if a lease is lost.
+    It takes one statement, and a second one if a lease is lost.
     """
     now = database.now()
     ids, workers = {id for id, _ in leases}, {worker for _, worker in leases}
