@@ -370,7 +370,7 @@ def test_codex_comments_stay(home: Path) -> None:
     changed = path.read_text()
     assert before in changed
     assert after in changed
-    assert "old" not in changed
+    assert 'command = "old"' not in changed
     assert tomllib.loads(changed)["mcp_servers"]["shop"]["args"][-1] == 'a"d\\a'
     install("codex", "--remove", "--name", "shop")
     assert tomllib.loads(path.read_text()) == tomllib.loads(before + after)
