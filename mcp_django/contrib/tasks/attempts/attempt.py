@@ -36,8 +36,6 @@ logger = logging.getLogger("mcp_django.tasks")
 TOOLS_CALL = "tools/call"
 MIN_WRITE_SECONDS = 1.0
 """Minimum seconds between two writes of the progress."""
-
-
 LOST_TEXT = "The attempt has lost its lease"
 
 

@@ -62,7 +62,7 @@ class BlockedLoops:
         if seconds < MIN_BLOCKED_SECONDS or monotonic() < self._next_warning:
             return
         self._next_warning = monotonic() + WARNING_INTERVAL_SECONDS
-        # A loop that was blocked from the first check on has not told its thread yet; asyncio's own loop knows it.
+        # The thread of a loop that was blocked from the first check on is not known yet. asyncio's own loop knows it.
         thread_id = self._threads.get(loop) or getattr(loop, "_thread_id", None) or 0
         frame = sys._current_frames().get(thread_id)
         logger.warning(

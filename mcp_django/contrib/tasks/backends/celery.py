@@ -63,7 +63,8 @@ class CeleryBackend(TaskBackend):
                 return
         yield checks.Warning(
             "This process has no Celery app of the project: tasks would go to the default broker of Celery.",
-            hint="Import the app in the package of the settings, as Celery's guide for Django does.",
+            hint="Import the app in the package of the settings, and set DJANGO_SETTINGS_MODULE before it is created "
+            "(Celery's guide for Django).",
             id="mcp_django.W067",
         )
 
