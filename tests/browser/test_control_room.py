@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Request, expect
 from pytest_django.fixtures import Settings
 
 from mcp_django.contrib import control_room
@@ -53,13 +53,32 @@ def room(page: Page, settings: Settings) -> Page:
 
 
 def run_until(page: Page, is_reached: Callable[[], bool]) -> None:
-    """Move the clock on until a condition holds. The server answers in real time, so one step may be too early."""
+    """Move the clock on until a condition holds, and stop it while the server answers, which takes real time.
+
+    The page gives up requests by the same clock.
+    """
+    pending: list[Request] = []
+
+    def add(request: Request) -> None:
+        pending.append(request)
+
+    def remove(request: Request) -> None:
+        if request in pending:
+            pending.remove(request)
 
     def step() -> bool:
-        page.clock.run_for(6000)
+        if not pending:
+            page.clock.run_for(6000)
         return is_reached()
 
-    wait_until(step)
+    handlers = {"request": add, "requestfinished": remove, "requestfailed": remove}
+    for event, handler in handlers.items():
+        page.on(event, handler)
+    try:
+        wait_until(step)
+    finally:
+        for event, handler in handlers.items():
+            page.remove_listener(event, handler)
 
 
 def test_the_room_is_usable_and_live(room: Page) -> None:
