@@ -105,9 +105,14 @@ def count(database: Database, table: str, condition: str) -> int:
     return int(number)
 
 
+def update(database: Database, statement: str) -> None:
+    """Run a statement in a PostgreSQL database."""
+    _on_postgres(statement, database=database["NAME"])
+
+
 def execute(database: Database, statement: str) -> None:
     """Run a statement in a PostgreSQL database; connections to it are new ones from then on."""
-    _on_postgres(statement, database=database["NAME"])
+    update(database, statement)
     _on_postgres(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()",
         [database["NAME"]],

@@ -34,7 +34,7 @@ def _begin(number: int) -> RunJournal:
     return run
 
 
-async def _count(number: int, seconds: float) -> str:
+async def _count(number: int, seconds: float = 0.0) -> str:
     return await _work(_begin(number), seconds)
 
 
