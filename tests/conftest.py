@@ -213,6 +213,17 @@ def _threads_finished(request: pytest.FixtureRequest, _django_db_marker: None) -
 
 
 @pytest.fixture(autouse=True)
+def _background_threads_ended() -> Iterator[None]:
+    """Let no thread of a test outlive it: it would use the database and the log beside the next tests."""
+    from tests.support.background_threads import get_background_threads, wait_for_end  # once Django is set up
+
+    before = get_background_threads()
+    yield
+    if left := get_background_threads() - before:
+        wait_for_end(left)
+
+
+@pytest.fixture(autouse=True)
 def _nothing_counted() -> None:
     """No test is throttled for what others did."""
     from django.core.cache import cache

@@ -15,6 +15,7 @@ from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.runtime.threads.sql_cancellation import CallEndedError, StatementGuard
 from mcp_django.server.injection.handler import Handler
+from tests.support.background_threads import get_background_threads, wait_for_end
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS
 
@@ -99,10 +100,14 @@ async def test_a_statement_that_never_ends_delays_no_later_attempt(
         heartbeats.request()
         assert begun.wait(WAIT_SECONDS)
     clock.move(get_settings().lease)
-    heartbeats.hold(make_lease("b"))
+    later = make_lease("b")
+    heartbeats.hold(later)
     heartbeats.request()
     assert rows.wait() == {("a", "w"), ("b", "w")}
     ended.set()
+    heartbeats.release(dead)
+    heartbeats.release(later)
+    wait_for_end(get_background_threads(), heartbeats)  # one of the two takes the request of the other
 
 
 @pytest.mark.django_db
