@@ -28,6 +28,8 @@ connections.close_all()
 application = get_wsgi_application()
 
 FILES = Path("/proc/self/fd")
+ALL_THREADS = threading.Barrier(int(os.environ["FIXTURES_THREADS"]))
+"""Where the threads of the server meet, which starts one only when the others have work."""
 
 
 @mcp_django.tool
@@ -52,6 +54,13 @@ async def rows() -> int:
 def rows_in_a_thread(ctx: Context) -> list[Any]:
     """Use the ORM in a plain function, and say which thread it was."""
     return [Session.objects.count(), threading.current_thread().name]
+
+
+@mcp_django.tool
+def rows_in_all_threads() -> int:
+    """Use the ORM, and keep this thread until each other one of the server has come here."""
+    ALL_THREADS.wait()
+    return Session.objects.count()
 
 
 @mcp_django.tool(timeout=0.5)

@@ -30,7 +30,8 @@ def server():
     """The port of gunicorn with one worker and several threads."""
     port = take_port()
     with tempfile.TemporaryDirectory(prefix="mcp-gthread-") as directory:
-        environment = {**os.environ, "FIXTURES_DATABASE": str(Path(directory) / "fixtures.sqlite3")}
+        database = str(Path(directory) / "fixtures.sqlite3")
+        environment = {**os.environ, "FIXTURES_DATABASE": database, "FIXTURES_THREADS": str(THREADS)}
         options = ["--bind", f"127.0.0.1:{port}", "--threads", str(THREADS), "--worker-class", "gthread"]
         application = "tests.servers.gthread:application"
         command = [sys.executable, "-m", "gunicorn", *options, "--log-level", "warning", application]
@@ -81,7 +82,8 @@ def test_many_requests_leave_nothing_behind(server, revision):
         peer.open()
     names = ["rows", "rows_in_a_thread"]
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(peer.call, names * THREADS))  # every thread of the server has worked
+        assert None not in pool.map(peer.call, ["rows_in_all_threads"] * THREADS)
+        list(pool.map(peer.call, names))
         before = peer.call("census")
         answers = list(pool.map(peer.call, names * 100))
     assert len([answer for answer in answers if answer is not None]) == 200

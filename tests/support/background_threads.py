@@ -6,7 +6,7 @@ from mcp_django.contrib.tasks.attempts.heartbeats import HEARTBEATS, Heartbeats
 from tests.support.waiting import wait_until
 
 NAMES = frozenset({"mcp-tasks-heartbeats", "mcp-interrupt", "mcp-playground"})
-"""Names of threads that end with their work. Those of pools and loops stay, and do only the work that they are given."""
+"""Names of threads that end with their work. Those of pools and loops stay, and wait for work."""
 
 
 def get_background_threads() -> set[threading.Thread]:
