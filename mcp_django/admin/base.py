@@ -8,7 +8,7 @@ from typing import Any
 import django
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.utils import get_fields_from_path, unquote
+from django.contrib.admin.utils import get_fields_from_path, quote, unquote
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
@@ -225,7 +225,7 @@ class RowActionAdmin(BaseAdmin):
         row = kwargs.get("obj")
         if row is not None:
             context["row_actions"] = [
-                {"url": self.get_url(action.name, row.pk), "label": action.label}
+                {"url": self.get_url(action.name, quote(row.pk)), "label": action.label}
                 for action in self.get_row_actions()
                 if action.is_available(row) and self.has_action_permission(request, row, action)
             ]
@@ -240,7 +240,7 @@ class RowActionAdmin(BaseAdmin):
             raise Http404
         if not self.has_action_permission(request, row, action):
             raise PermissionDenied
-        page_url = self.get_url("change", row.pk)
+        page_url = self.get_url("change", quote(row.pk))
 
         if request.method == "POST":
             report = action.run(row, request.user)

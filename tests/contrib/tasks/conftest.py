@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.contrib.admin.utils import quote
+from django.urls import reverse
 
 from mcp_django import Context, Server, ToolError, wiring
 from mcp_django.contrib.tasks.models import Task
@@ -37,6 +39,11 @@ class Gate:
         self.open()
         while await Task.objects.filter(status="working").exclude(worker="").aexists():
             await asyncio.sleep(0)
+
+
+def get_url(page: str, task: Task) -> str:
+    """The URL of a page of a task in the admin."""
+    return reverse(f"admin:mcp_tasks_task_{page}", args=[quote(task.pk)])
 
 
 @pytest.fixture(autouse=True)

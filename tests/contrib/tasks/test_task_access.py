@@ -7,7 +7,6 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Permission, User
 from django.test import Client
-from django.urls import reverse
 
 from mcp_django import Context, wiring
 from mcp_django.auth.authentication.verifiers import build_token_principal
@@ -21,7 +20,7 @@ from mcp_django.runtime.calls.observer import add_outcome_recorder, remove_outco
 from mcp_django.server.calls.call import Call
 from mcp_django.types import TaskOptions
 from tests.contrib.tasks.clients import TaskClient, make_caller
-from tests.contrib.tasks.conftest import ALIAS, Gate
+from tests.contrib.tasks.conftest import ALIAS, Gate, get_url
 from tests.server.client import accept
 
 pytestmark = pytest.mark.django_db
@@ -117,7 +116,7 @@ def repeat(task: Task, operator: User) -> tuple[int, Task | None]:
     """Run a task again as an operator; return the HTTP status, and the new task."""
     browser = Client()
     browser.force_login(operator)
-    status = browser.post(reverse("admin:mcp_tasks_task_repeat", args=[task.pk])).status_code
+    status = browser.post(get_url("repeat", task)).status_code
     return status, Task.objects.exclude(pk=task.pk).first()
 
 
@@ -159,8 +158,8 @@ def test_an_operator_with_fewer_rights_cannot_run_it_again(paid: Task) -> None:
     assert repeat(paid, operator) == (403, None)
     browser = Client()
     browser.force_login(operator)
-    page = browser.get(reverse("admin:mcp_tasks_task_change", args=[paid.pk])).content.decode()
-    assert reverse("admin:mcp_tasks_task_repeat", args=[paid.pk]) not in page
+    page = browser.get(get_url("change", paid)).content.decode()
+    assert get_url("repeat", paid) not in page
 
 
 def test_an_operator_who_loses_rights_stops_the_attempt(paid: Task, gate: Gate) -> None:

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from mcp_django.contrib.tasks.models import Task, TaskAttempt, TaskStatus, TaskWorker
-from tests.contrib.tasks.conftest import Gate
+from tests.contrib.tasks.conftest import Gate, get_url
 
 pytestmark = pytest.mark.django_db
 CONTEXT = json.dumps({"principal": {"kind": "token"}, "rounds": {}})
@@ -63,14 +63,14 @@ def test_the_list_shows_the_figures_of_all_tasks(browser: Client) -> None:
 def test_the_page_has_the_attempts_and_no_data_of_the_call(browser: Client) -> None:
     task = make_task(result='{"content": "swordfish"}')
     TaskAttempt.objects.create(task=task, number=1, worker="host:1:ab")
-    page = browser.get(reverse("admin:mcp_tasks_task_change", args=[task.pk])).content.decode()
+    page = browser.get(get_url("change", task)).content.decode()
     assert "host:1:ab" in page
     assert "swordfish" not in page
 
 
 def test_a_task_is_cancelled_after_a_confirmation(browser: Client) -> None:
     task = make_task()
-    url = reverse("admin:mcp_tasks_task_cancel", args=[task.pk])
+    url = get_url("cancel", task)
     assert "cannot be undone" in browser.get(url).content.decode()
     task.refresh_from_db()
     assert task.status == TaskStatus.WORKING
@@ -82,15 +82,24 @@ def test_a_task_is_cancelled_after_a_confirmation(browser: Client) -> None:
     assert "had ended already" in browser.post(url, follow=True).content.decode()
 
 
+def test_an_id_that_looks_like_an_escape_of_the_admin_leads_to_its_task(browser: Client) -> None:
+    task = make_task(id="a_5Fb")
+    link = get_url("cancel", task)
+    assert link in browser.get(get_url("change", task)).content.decode()
+    page = browser.post(link, follow=True)
+    assert page.request["PATH_INFO"] == get_url("change", task)
+    assert "The task was cancelled." in page.content.decode()
+
+
 def test_an_ended_task_runs_again_as_a_new_one(browser: Client, change: Callable[..., None]) -> None:
     change(BACKEND="mcp_django.contrib.tasks.worker.WorkerBackend", BACKEND_OPTIONS={})
     task = make_task(owner_hash="a" * 64, attempts=3, result="{}")
-    url = reverse("admin:mcp_tasks_task_repeat", args=[task.pk])
-    assert url not in browser.get(reverse("admin:mcp_tasks_task_change", args=[task.pk])).content.decode()
+    url = get_url("repeat", task)
+    assert url not in browser.get(get_url("change", task)).content.decode()
     assert "not ended yet" in browser.post(url, follow=True).content.decode()
 
     Task.objects.update(status=TaskStatus.FAILED)
-    assert url in browser.get(reverse("admin:mcp_tasks_task_change", args=[task.pk])).content.decode()
+    assert url in browser.get(get_url("change", task)).content.decode()
     browser.post(url)
     new = Task.objects.exclude(pk=task.pk).get()
     assert (new.status, new.attempts, new.result, new.worker) == (TaskStatus.WORKING, 0, "", "")
@@ -109,7 +118,7 @@ def test_the_session_of_a_core_task_is_notified_of_its_repetition(
         lambda session, method, params: told.append((session, params["taskId"])),
     )
     task = make_task(status=TaskStatus.FAILED, origin="core", session=7)
-    browser.post(reverse("admin:mcp_tasks_task_repeat", args=[task.pk]))
+    browser.post(get_url("repeat", task))
     assert told == [(7, Task.objects.exclude(pk=task.pk).get().pk)]
 
 
@@ -121,8 +130,8 @@ def test_viewers_change_nothing(gate: Gate) -> None:
     viewer.user_permissions.add(Permission.objects.get(codename="view_task"))
     browser = Client()
     browser.force_login(viewer)
-    url = reverse("admin:mcp_tasks_task_cancel", args=[task.pk])
-    assert url not in browser.get(reverse("admin:mcp_tasks_task_change", args=[task.pk])).content.decode()
+    url = get_url("cancel", task)
+    assert url not in browser.get(get_url("change", task)).content.decode()
     assert browser.post(url).status_code == 403
 
 
@@ -132,7 +141,7 @@ def repeat_status(task: Task) -> int:
     viewer.user_permissions.add(Permission.objects.get(codename="view_task"))
     browser = Client()
     browser.force_login(viewer)
-    return browser.post(reverse("admin:mcp_tasks_task_repeat", args=[task.pk])).status_code
+    return browser.post(get_url("repeat", task)).status_code
 
 
 def test_workers_are_listed(browser: Client) -> None:
