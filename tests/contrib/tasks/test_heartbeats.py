@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from mcp_django.aio.clock import monotonic
+from mcp_django.contrib.tasks.attempts import heartbeats as heartbeats_module
 from mcp_django.contrib.tasks.attempts.blocked_loops import WARNING_INTERVAL_SECONDS, BlockedLoops
-from mcp_django.contrib.tasks.attempts.heartbeats import Heartbeats, TaskLease, get_usable_seconds
+from mcp_django.contrib.tasks.attempts.heartbeats import Heartbeats, TaskLease, extend_leases, get_usable_seconds
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
@@ -45,9 +47,50 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
     return rows
 
 
-def make_lease(id: str, stop: Any = lambda: None) -> TaskLease:
+def make_lease(id: str, stop: Any = lambda: None, *, claimed: float = 0.0) -> TaskLease:
+    """Return a lease; `claimed` is the time before the statement of its claim was sent."""
     task = Task(id=id, worker="w", tool="survey")
+    task.lease_sent = claimed
     return TaskLease(task, stop)
+
+
+def hang_until(ended: threading.Event, begun: threading.Event) -> Any:
+    """Return a stand-in for `extend_leases` that does not end before the test does."""
+
+    def hang(held: Held, lease: float) -> Held:
+        begun.set()
+        ended.wait(2 * WAIT_SECONDS)
+        return set()
+
+    return hang
+
+
+async def test_a_deadline_counts_from_the_moment_before_the_claim(clock: Clock) -> None:
+    lease = make_lease("a", claimed=clock.monotonic() - 5)
+    assert lease.deadline == clock.monotonic() - 5 + get_usable_seconds(get_settings().lease)
+
+
+async def test_a_deadline_counts_from_the_moment_before_the_heartbeat(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def extend_late(held: Held, lease: float) -> Held:
+        clock.move(8)
+        return set()
+
+    monkeypatch.setattr(store, "extend_leases", extend_late)
+    lease, begun = make_lease("a"), clock.monotonic()
+    extend_leases([lease])
+    assert lease.deadline == begun + get_usable_seconds(get_settings().lease)
+
+
+async def test_an_attempt_is_stopped_at_the_deadline_of_its_last_heartbeat(rows: Rows, clock: Clock) -> None:
+    begun, stops = clock.monotonic(), list[float]()
+    lease = make_lease("a", lambda: stops.append(clock.monotonic()), claimed=begun)
+    lease.watch()
+    await clock.advance(10)
+    extend_leases([lease])
+    await clock.advance(2 * get_settings().lease)
+    assert stops == [begun + 10 + get_usable_seconds(get_settings().lease)]
 
 
 async def test_a_blocked_loop_extends_its_leases(rows: Rows, clock: Clock) -> None:
@@ -69,14 +112,15 @@ async def test_a_blocked_loop_extends_its_leases(rows: Rows, clock: Clock) -> No
 
 async def test_a_lost_lease_stops_its_attempt_alone(rows: Rows) -> None:
     stopped = asyncio.Event()
-    heartbeats, lost, kept = Heartbeats(), make_lease("a", stopped.set), make_lease("b")
+    heartbeats, now = Heartbeats(), monotonic()
+    lost, kept = make_lease("a", stopped.set, claimed=now), make_lease("b", claimed=now)
     rows.lost = {("a", "w")}
     heartbeats.hold(lost)
     heartbeats.hold(kept)
     heartbeats.request()
     async with asyncio.timeout(WAIT_SECONDS):
         await stopped.wait()
-    assert (lost.is_over(), kept.is_lost) == (True, False)
+    assert (lost.is_over(), kept.is_over()) == (True, False)
     heartbeats.release(lost)
     heartbeats.release(kept)
     heartbeats.request()
@@ -87,15 +131,9 @@ async def test_a_statement_that_never_ends_delays_no_later_attempt(
 ) -> None:
     """The connection of the thread may be dead without an error."""
     dead, begun, ended = make_lease("a"), threading.Event(), threading.Event()
-
-    def hang(held: Held, lease: float) -> Held:
-        begun.set()
-        ended.wait(WAIT_SECONDS)
-        return set()
-
     heartbeats = Heartbeats()
     with monkeypatch.context() as partition:
-        partition.setattr(store, "extend_leases", hang)
+        partition.setattr(store, "extend_leases", hang_until(ended, begun))
         heartbeats.hold(dead)
         heartbeats.request()
         assert begun.wait(WAIT_SECONDS)
@@ -108,6 +146,27 @@ async def test_a_statement_that_never_ends_delays_no_later_attempt(
     heartbeats.release(dead)
     heartbeats.release(later)
     wait_for_end(get_background_threads(), heartbeats)  # one of the two takes the request of the other
+
+
+async def test_a_statement_that_never_ends_is_replaced_at_the_deadline(
+    rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other leases of the process are extended, although no attempt begins."""
+    begun, ended, heartbeats = threading.Event(), threading.Event(), Heartbeats()
+    monkeypatch.setattr(heartbeats_module, "HEARTBEATS", heartbeats)
+    dead = make_lease("a", claimed=clock.monotonic())
+    with monkeypatch.context() as partition:
+        partition.setattr(store, "extend_leases", hang_until(ended, begun))
+        heartbeats.hold(dead)
+        heartbeats.request()
+        assert begun.wait(WAIT_SECONDS)
+    dead.watch()
+    await clock.advance(get_settings().lease)
+    heartbeats.request()
+    assert rows.wait() == {("a", "w")}
+    heartbeats.release(dead)
+    heartbeats.request()
+    ended.set()
 
 
 @pytest.mark.django_db

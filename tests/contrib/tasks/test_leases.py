@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.utils import timezone
 
 from mcp_django import wiring
@@ -141,6 +141,15 @@ async def test_a_transaction_is_committed_only_by_the_holder_of_the_lease(
     assert not await Group.objects.aexists()
 
 
+async def test_a_transaction_is_not_committed_after_the_deadline(
+    client: TaskClient, book: Callable[..., None], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row may still belong to the attempt: no other process has looked at it yet."""
+    book(lambda: clock.move(get_usable_seconds(LEASE)))
+    await runner.run_claimed_task(await claim(client, monkeypatch, "book"))
+    assert not await Group.objects.aexists()
+
+
 async def test_a_committed_result_outlives_its_process(
     client: TaskClient, book: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +196,26 @@ def test_a_step_is_recorded_by_the_holder_of_the_lease() -> None:
     assert store.record_step(claimed.pk, "other", "key", "1") is False
     assert store.record_step(claimed.pk, "own", "key", "2") is True
     assert TaskStep.objects.get().value == "2"
+
+
+@pytest.mark.parametrize("is_one_of_many", [False, True])
+def test_a_lease_counts_from_the_moment_before_its_claim(clock: Clock, is_one_of_many: bool) -> None:
+    """However long the statements take, the process does not take its lease to last longer than the row does."""
+    id, begun, begun_at = save_task().pk, clock.monotonic(), timezone.now()
+
+    def delay(execute: Callable[..., Any], *arguments: Any) -> Any:
+        clock.move(100)
+        return execute(*arguments)
+
+    with connection.execute_wrapper(delay):
+        if is_one_of_many:
+            (claimed,) = leases.claim_next_tasks(None, worker="w", lease=LEASE, limit=1)
+        else:
+            claimed = leases.claim_task(id, worker="w", lease=LEASE)
+    assert claimed is not None
+    assert claimed.lease_expires is not None
+    seconds = (claimed.lease_expires - begun_at).total_seconds()
+    assert claimed.lease_sent + LEASE <= begun + seconds + 50, "less than one statement"
 
 
 def test_one_statement_extends_all_leases(django_assert_num_queries: Any) -> None:
