@@ -5,7 +5,6 @@ which makes this the fast path. Authentication, permissions, Host and Origin che
 and in the Django view.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from django.urls.resolvers import RoutePattern
 from mcp_django.conf import get_settings
 from mcp_django.conf.project import middleware
 from mcp_django.protocol.errors import TransportRefusal
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.list_preparation import ListPreparation
 from mcp_django.server.server import Server
 from mcp_django.transports.http.asgi import StreamableHTTPApp
@@ -70,7 +70,7 @@ CHANGE_LOG_MIDDLEWARE = frozenset(
 )
 """MIDDLEWARE of packages that log changes with the user of the request."""
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 
 def mount(application: Application, *, servers: Mapping[str, Server] | None = None) -> Application:

@@ -29,10 +29,11 @@ from mcp_django import conf
 from mcp_django.auth.principal import Run
 from mcp_django.auth.requests import UNKNOWN_ADDRESS, AuthRequest, get_client_address
 from mcp_django.logs.records import RateLimitedLogger
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.ports import Executor, Overloaded
 from mcp_django.server.primitives.base import Rate
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 TOO_MANY_REQUESTS_STATUS = 429
 MIN_WAIT_SECONDS = 1.0

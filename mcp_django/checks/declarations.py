@@ -1,6 +1,5 @@
 """System checks of declarations, and of servers that are composed of mounts, proxies and extensions."""
 
-import logging
 from collections.abc import Iterator
 
 from django.core.checks import CheckMessage, Error, Warning
@@ -9,6 +8,7 @@ from django.db import DatabaseError
 from mcp_django import conf, wiring
 from mcp_django.checks.installation import register_check
 from mcp_django.conf.project import databases
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import describe_failure
 from mcp_django.schema.host_rules import HostReaction, find_host_findings
 from mcp_django.server.composition.extension import Extension
@@ -18,7 +18,7 @@ from mcp_django.server.primitives.base import Tool
 from mcp_django.server.primitives.registry import CombinedRegistry
 from mcp_django.server.server import Server
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 APPS_IDENTIFIER = "io.modelcontextprotocol/ui"
 """Identifier of the extension for apps (MCP Apps)."""

@@ -6,7 +6,6 @@ connection is retried until it succeeds.
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -27,8 +26,9 @@ from mcp_django.client.skills import BlockingClientSkill, ClientSkill
 from mcp_django.client.tasks.task_handle import BlockingClientTask, ClientTask
 from mcp_django.client.tool_names import check_alias, get_alias, join_name
 from mcp_django.conf import get_settings
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 ToolFilter = Callable[[types.Tool], bool] | Iterable[str]
 """Tools to include: a predicate on a tool, or names with `*` as a wildcard."""

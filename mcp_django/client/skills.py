@@ -5,7 +5,6 @@ another server, or a changed file, never gets through.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from mcp_django.client.errors import CallError, InvalidAnswer
 from mcp_django.client.session.requests import RequestSender
 from mcp_django.file_folders import write_folder
 from mcp_django.protocol.display_text import clean_line
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.skills import (
     GET_METHOD,
     LIST_METHOD,
@@ -30,7 +30,7 @@ from mcp_django.protocol.skills import (
 )
 from mcp_django.schema.skill_files import decode_contents, verify_skill_file
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 
 class ListSkillsResult(types.PaginatedResult):

@@ -3,7 +3,6 @@
 Principals that are cached in any process are invalidated, and clients are notified of lists that changed for them.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
@@ -21,11 +20,12 @@ from mcp_django.models import ExternalIdentity, PersonalAccessToken, ScopeGrant,
 from mcp_django.models.commit_hooks import call_on_commit
 from mcp_django.models.rows import RULES_PK
 from mcp_django.notifications.publish import log_failure
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.events.event_log import EventDraft
 from mcp_django.server.execution.lists import KINDS
 from mcp_django.server.primitives.base import Primitive
 
-logger = logging.getLogger("mcp_django.events")
+logger = get_logger("mcp_django.events")
 
 MAX_NAMED_USERS = 20
 """Maximum number of users named one by one; for more users, all clients are notified."""

@@ -1,6 +1,5 @@
 """Publish changes of a model's rows as updates of the resources that show them."""
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -13,9 +12,10 @@ from django.db.models.utils import make_model_tuple
 from django.dispatch import Signal
 
 from mcp_django.notifications.publish import log_failure, notify_list_changed, notify_resource_updated
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.uri import UriTemplate
 
-logger = logging.getLogger("mcp_django.events")
+logger = get_logger("mcp_django.events")
 
 UriSource = str | Callable[[Any], str | Iterable[str] | None]
 """URI template whose variables are attribute names, or a function of the object."""

@@ -1,7 +1,6 @@
 """Notifications that a project sends explicitly."""
 
 import difflib
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -13,11 +12,12 @@ from django.utils.asyncio import async_unsafe
 from mcp_django import conf, wiring
 from mcp_django.conf.mounts import iter_hosts
 from mcp_django.protocol.jsonrpc import dumps, loads, notification
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.runtime.events.event_log import EventDraft, changes_topic
 from mcp_django.runtime.sessions.events import session_topic
 
-logger = logging.getLogger("mcp_django.events")
+logger = get_logger("mcp_django.events")
 
 LIST_KINDS = ("tools", "resources", "prompts")
 METHOD_PREFIX = "notifications/"

@@ -7,7 +7,6 @@ that is hidden from the caller is treated like an unknown model. Each call is fo
 that tool's permission, guards, timeout and transaction.
 """
 
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any, ClassVar
 from mcp_django.orm.declaration.base import GENERIC_PREFIX
 from mcp_django.orm.tools import TOOL_TEMPLATES
 from mcp_django.orm.toolset import ModelToolset
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import ANNOTATION_KEYWORDS, ANY_VALUE_SCHEMA, any_of_types
 from mcp_django.server.composition.mounting import get_client_name
 from mcp_django.server.composition.provider import Provider
@@ -26,7 +26,7 @@ from mcp_django.server.primitives.base import Tool
 from mcp_django.server.primitives.decorators import build_tool
 from mcp_django.server.primitives.registry import Registry
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 DESCRIBE_TOOL = "describe"
 WRITE_TOOLS = ("create", "update")
 MAX_CACHED_TOOLS = 256

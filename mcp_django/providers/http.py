@@ -1,10 +1,10 @@
 """Web pages of other servers as resources."""
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from mcp_django.protocol.errors import InternalError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.uri import quote_path
 from mcp_django.providers.files.patterns import MAX_PATH_DEPTH, ContentTooLarge, is_safe_name
 from mcp_django.providers.media_types import build_contents
@@ -21,7 +21,7 @@ from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.primitives.base import Resource, ResourceTemplate
 
-logger = logging.getLogger("mcp_django.providers")
+logger = get_logger("mcp_django.providers")
 ABSENT_STATUSES = frozenset({404, 410})
 
 

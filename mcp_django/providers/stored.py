@@ -9,7 +9,6 @@ which may be large, are read on use. Subscribed clients are notified on save (`n
 not needed for change detection.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -27,6 +26,7 @@ from mcp_django.protocol.content import (
     TextContent,
 )
 from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.types import Annotations
 from mcp_django.schema import ArgumentError, DeclarationError, convert_failures
 from mcp_django.schema.validation.messages import describe_missing, describe_unknown, format_choices, format_value
@@ -36,7 +36,7 @@ from mcp_django.server.injection.handler import Handler
 from mcp_django.server.methods.resources import read_contents
 from mcp_django.server.primitives.base import Completion, Primitive, Prompt, Resource, ResourceTemplate
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 R = TypeVar("R", StoredPrompt, StoredResource)
 P = TypeVar("P", bound=Primitive)
 

@@ -3,15 +3,15 @@
 They are neither bugs nor errors of the client. The client may repeat its request, as after any overload.
 """
 
-import logging
 from typing import Any
 
 from django.db import Error, InterfaceError, InternalError, OperationalError, ProgrammingError
 
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.threads.sql_cancellation import CallEndedError
 from mcp_django.server.ports import Overloaded
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 RETRY_AFTER_SECONDS = 5.0
 READ_ONLY_SQLSTATE = "25006"

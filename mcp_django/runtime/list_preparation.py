@@ -5,14 +5,14 @@ wait for them.
 """
 
 import asyncio
-import logging
 from collections.abc import Iterable
 
 from mcp_django.aio.tasks import start_task
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.primitives.base import Tool
 from mcp_django.server.server import Server
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 
 class ListPreparation:

@@ -21,7 +21,6 @@ Both kinds of handlers can be chained with `signal.signal`: asyncio and uvloop r
 """
 
 import asyncio
-import logging
 import signal
 import threading
 import weakref
@@ -33,9 +32,10 @@ from typing import Any, Protocol
 
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import call_threadsafe, run_in_background, start_task
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.server import Server
 
-logger = logging.getLogger("mcp_django.lifecycle")
+logger = get_logger("mcp_django.lifecycle")
 
 Loop = asyncio.AbstractEventLoop
 SHUTDOWN_MESSAGE = "The server is shutting down"

@@ -6,7 +6,6 @@ changes through the event log.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -19,6 +18,7 @@ from mcp_django.aio.tasks import BackgroundTasks, start_task
 from mcp_django.models import ResourceSubscription
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, InvalidRequest, ResourceNotFound
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import can_notify
 from mcp_django.runtime.concurrency import StreamLimiter
 from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog, changes_topic
@@ -37,7 +37,7 @@ from mcp_django.server.subscriptions.filter import RESOURCE_UPDATED, can_read, c
 from mcp_django.server.subscriptions.upstream import UpstreamSubscriptions, has_upstream
 from mcp_django.signals import subscribed, unsubscribed
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 PERMISSION_RETRY_SECONDS = 1.0
 """Seconds between two attempts to check a read permission on an overloaded server."""

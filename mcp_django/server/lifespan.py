@@ -9,15 +9,15 @@ Each entry is a separate task, because the task that entered an async context ma
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import start_task
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 ContextManagerFactory = Callable[[], AbstractAsyncContextManager[Any]]
 EXIT_TIMEOUT_SECONDS = 5.0
 """Seconds within which the lifespans of a server must exit."""

@@ -3,15 +3,15 @@
 A credential may be revoked, or lose scopes, while a stream is open.
 """
 
-import logging
 from typing import Protocol
 
 from mcp_django.aio.clock import PeriodicVisitor
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import call_threadsafe, run_in_background
 from mcp_django.auth.authentication.principal_cache import add_invalidation_callback
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 VERIFY_INTERVAL_SECONDS = 4.0
 """Seconds between two verifications of an open stream.

@@ -8,7 +8,6 @@ accepted. A rejected handshake gets the HTTP answer of the endpoint if the serve
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final, Literal, NamedTuple
 
@@ -25,6 +24,7 @@ from mcp_django.auth.throttling import check_address_rate
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, TransportRefusal
 from mcp_django.protocol.headers import Headers
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.database_failures import report_database_error
 from mcp_django.server.calls.call import NetworkInfo
 from mcp_django.server.ports import Overloaded, Principal
@@ -52,7 +52,7 @@ FLUSH_TIMEOUT_SECONDS: Final = 5.0
 """Seconds to send the pending messages of an ended connection."""
 CLOSE_TIMEOUT_SECONDS: Final = 1.0
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 CLOSE_CODES: Mapping[CloseReason, tuple[int, str]] = {
     CloseReason.SHUTDOWN: (1001, "The server is shutting down"),

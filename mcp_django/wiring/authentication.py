@@ -1,7 +1,6 @@
 """Authentication of each server, built from `MCP["AUTH"]`."""
 
 import functools
-import logging
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -24,6 +23,7 @@ from mcp_django.auth.external.verifier import ExternalVerifier
 from mcp_django.auth.protected.registry import ResourceRegistry
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models.commit_hooks import call_on_commit
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.calls.idempotency import DatabaseIdempotencyStore
 from mcp_django.runtime.events.event_log import Event
 from mcp_django.runtime.events.invalidation import InvalidationTopic
@@ -32,7 +32,7 @@ from mcp_django.runtime.sessions.activity import publish_callers
 from mcp_django.wiring.authorization import create_scope_filter
 from mcp_django.wiring.services import get_event_publisher, get_executor, get_log_executor
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 PRINCIPALS_TOPIC, INVALIDATE_EVENT = "principals", "forget"
 """Topic and name of events in the event log that invalidate cached principals."""

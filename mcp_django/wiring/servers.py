@@ -6,7 +6,6 @@ A change of settings recreates them.
 import contextlib
 import difflib
 import functools
-import logging
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from mcp_django.conf.project import middleware
 from mcp_django.exceptions import translate
 from mcp_django.forms.questions import get_form_question_factory
 from mcp_django.orm.generic import GenericTools
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import Era
 from mcp_django.protocol.types import Implementation
 from mcp_django.providers.stored import StoredProvider
@@ -57,7 +57,7 @@ from mcp_django.wiring.services import (
 )
 
 T = TypeVar("T")
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 
 def list_aliases() -> Sequence[str]:

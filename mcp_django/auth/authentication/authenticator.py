@@ -5,7 +5,6 @@ machine are served, as the local principal. Otherwise the only credential is `Au
 settings allow it, the session of a page of this site. Tokens in the query string are ignored.
 """
 
-import logging
 import re
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -37,10 +36,11 @@ from mcp_django.auth.resource import ProtectedResource
 from mcp_django.auth.throttling import check_failure_rate, count_failure
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
+from mcp_django.protocol.log_text import Lines, get_logger
 from mcp_django.server.callables import accepts_keyword
 from mcp_django.server.ports import Executor, Overloaded
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 ResolveResource = Callable[[AuthRequest], ProtectedResource]
 FollowInvalidations = Callable[[], AbstractAsyncContextManager[None]]
@@ -331,7 +331,7 @@ class Authenticator:
             except Exception as problem:
                 # A project's verifier failed. The request gets a temporary error, so that clients keep their tokens.
                 text = "".join(traceback.format_exception(problem)).replace(token, "[token]")
-                logger.error("Unhandled exception in the verifier %s\n%s", type(verifier).__name__, text)
+                logger.error("Unhandled exception in the verifier %s\n%s", type(verifier).__name__, Lines(text))
                 raise AuthError("unavailable", UNAVAILABLE_MESSAGE) from None
         return principal
 

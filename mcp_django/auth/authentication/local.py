@@ -3,7 +3,6 @@
 They are served where the settings allow it.
 """
 
-import logging
 import re
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -17,9 +16,10 @@ from mcp_django.auth.authentication.verifiers import AuthError
 from mcp_django.auth.principal import DjangoPrincipal, local_principal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol.headers import Headers
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.ports import Executor, Overloaded
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 LOCAL_USER_KEY: Final = b"local"
 """Cache key of the local user; no digest has this length."""

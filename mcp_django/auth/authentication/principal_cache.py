@@ -27,8 +27,9 @@ from mcp_django.aio.clock import monotonic
 from mcp_django.auth.principal import ALL_SCOPES, DjangoPrincipal
 from mcp_django.logs.records import RateLimitedLogger
 from mcp_django.models.commit_hooks import call_on_commit
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 MAX_CACHED_PRINCIPALS: Final = 4096
 """Maximum number of principals in one cache."""

@@ -5,7 +5,6 @@ methods need Django's CSRF token, which is checked here because the endpoints ar
 header, if present, must name this site. Such pages have a fixed set of scopes.
 """
 
-import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -27,9 +26,10 @@ from mcp_django.auth.authentication.verifiers import UNAVAILABLE_MESSAGE, AuthEr
 from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.models.service_account import is_service_account
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.ports import Executor
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 SESSION_KIND: Final = "session"
 """Kind of these principals, and the client they use."""

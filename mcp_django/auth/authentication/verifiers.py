@@ -5,7 +5,6 @@ to a verifier that it was not meant for.
 """
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -19,10 +18,11 @@ from django.utils import timezone
 from mcp_django.auth.principal import PERSONAL_CLIENT_PREFIX, PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import PersonalAccessToken
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.callables import is_async
 from mcp_django.server.ports import Executor, Overloaded
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 AuthErrorKind = Literal["missing", "invalid_token", "insufficient_scope", "invalid_request", "unavailable"]
 STATUS_BY_KIND: dict[AuthErrorKind, int] = {

@@ -7,7 +7,6 @@ it is visible, and the error lists all scopes that the operation requires.
 """
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,11 +24,12 @@ from mcp_django.auth.authorization.rule_cache import (
 from mcp_django.auth.authorization.scopes import has_group_grants, is_scope_denied
 from mcp_django.auth.principal import DjangoPrincipal, Run, load_groups, run_in_thread
 from mcp_django.auth.throttling import get_counter
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.callables import is_async
 from mcp_django.server.ports import ALLOW, HIDDEN, Decision, Executor, Overloaded, PermissionTarget, step_up
 from mcp_django.server.primitives.base import Rate
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
 _NO_GROUPS: frozenset[str] = frozenset()

@@ -10,7 +10,6 @@ rule publishes an event, and processes that follow the event log call `invalidat
 every request is refused.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,10 +27,11 @@ from mcp_django.models.commit_hooks import call_on_commit
 from mcp_django.models.rows import RULES_PK
 from mcp_django.models.rules import check_names
 from mcp_django.models.token import check_scopes
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.primitives.base import Rate
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 MAX_AGE_SECONDS = 5.0
 """Seconds for which a snapshot is used without reading its version again."""

@@ -8,7 +8,6 @@ Three steps apply, in this order:
 """
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -26,9 +25,10 @@ from mcp_django.auth.principal import (
     load_groups,
     run_in_thread,
 )
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.callables import accepts_keyword, is_async
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 Authorize = Callable[..., Any]
 """`authorize(principal, resource=…)`, sync or async, optionally with `request=…`.

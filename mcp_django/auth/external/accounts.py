@@ -5,7 +5,6 @@ same e-mail address or username, but never to staff or a superuser, or to a new 
 nothing here: a user called "admin" there has no special rights.
 """
 
-import logging
 import unicodedata
 from hashlib import sha256
 from typing import Any, Final
@@ -18,8 +17,9 @@ from django.db import DataError, IntegrityError, OperationalError, router, trans
 from mcp_django.auth.external.claims import TokenClaims
 from mcp_django.conf.issuers import IssuerSettings
 from mcp_django.models import ExternalIdentity
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 MAX_LINK_ATTEMPTS: Final = 4
 FINGERPRINT_HEX_DIGITS: Final = 10

@@ -9,7 +9,6 @@ never be used as a shared secret (RFC 8725, sections 2.1 and 3.1).
 """
 
 import asyncio
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -22,8 +21,9 @@ from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.auth.external.http import REQUEST_TIMEOUT_SECONDS, ProviderUnreachable, fetch_json
 from mcp_django.auth.external.jwt import MAX_KID_CHARS
 from mcp_django.conf.issuers import IssuerSettings, is_loopback_url, is_provider_url
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 MAX_AGE_SECONDS: Final = 10 * 60.0
 """Seconds after which the set is fetched again.

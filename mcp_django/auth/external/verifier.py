@@ -9,7 +9,6 @@ neither accepted nor rejected: verification is unavailable.
 """
 
 import hashlib
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from time import time
@@ -32,8 +31,9 @@ from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.conf.issuers import OWN_TOKEN_PREFIX, IssuerSettings
 from mcp_django.models import ExternalIdentity
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 EXTERNAL_KIND: Final = "external"
 """`Principal.kind` of callers with such a token."""

@@ -6,7 +6,6 @@ AuthorizationNeeded is raised immediately. A token is only sent to the server of
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
@@ -25,8 +24,9 @@ from mcp_django.client.oauth.token_endpoint import GrantLost
 from mcp_django.client.oauth.token_store import CLAIM_SECONDS, TokenGrant, TokenRow, run_in_thread
 from mcp_django.conf.clients import ClientAuth, ClientSettings
 from mcp_django.http_client import get_origin
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 RENEWAL_TIMEOUT_SECONDS: Final = CLAIM_SECONDS + 10
 """Seconds to wait for another worker that renews the tokens."""
 CHECK_INTERVAL_SECONDS: Final = 0.1

@@ -5,7 +5,6 @@ no credentials. Of an error they contain its class and one line, with all secret
 """
 
 import asyncio
-import logging
 import os
 import socket
 import threading
@@ -25,11 +24,12 @@ from mcp_django.client.transports.process_output import ServerEnded, ServerUnres
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientHealth
 from mcp_django.protocol.display_text import clean_line
+from mcp_django.protocol.log_text import get_logger
 
 if TYPE_CHECKING:
     import mcp_types as types
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 WRITE_INTERVAL_SECONDS: Final = 15.0
 """Minimum seconds between two writes of a process."""

@@ -6,7 +6,6 @@ and clients of a closed loop are discarded.
 """
 
 import asyncio
-import logging
 import os
 import threading
 import weakref
@@ -29,9 +28,10 @@ from mcp_django.client.session.connection_manager import ClientObserver
 from mcp_django.client.session.session import ClientConnection
 from mcp_django.conf import get_settings, on_change
 from mcp_django.conf.clients import ClientSettings
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.signals import clients_used, server_drained
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 EventLoop = asyncio.AbstractEventLoop
 MAX_BACKOFF_DOUBLINGS: Final = 4

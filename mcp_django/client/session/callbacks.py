@@ -5,7 +5,6 @@ its capabilities. Other requests of a server are refused.
 """
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ from mcp.client.session import ClientRequestContext
 
 from mcp_django.client.errors import CallError
 from mcp_django.client.session.handlers import Unsubscribe
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 SamplingResponse = types.CreateMessageResult | types.CreateMessageResultWithTools
 SamplingCallback = Callable[[types.CreateMessageRequestParams], Awaitable[SamplingResponse] | SamplingResponse]

@@ -6,7 +6,6 @@ changes are registered, otherwise at the next call.
 
 import asyncio
 import copy
-import logging
 import os
 import time
 from contextvars import Context
@@ -27,8 +26,9 @@ from mcp_django.client.session.session import ClientConnection
 from mcp_django.client.session.subscriptions import ClientSubscriptions
 from mcp_django.client.session.telemetry import ClientTelemetry
 from mcp_django.client.session.timing import STABLE_AFTER_SECONDS, Backoff
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 CLOSE_TIMEOUT_SECONDS = 10.0
 """Seconds for a connection to close before it is cancelled."""

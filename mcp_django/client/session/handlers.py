@@ -6,7 +6,6 @@ of the notifications. An exception in a handler is logged and does not affect ot
 
 import asyncio
 import inspect
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,7 +13,9 @@ from typing import Any, Literal
 
 import mcp_types as types
 
-logger = logging.getLogger("mcp_django.client")
+from mcp_django.protocol.log_text import get_logger
+
+logger = get_logger("mcp_django.client")
 
 ListName = Literal["tools", "resources", "prompts"]
 """A list that can change; "resources" includes the resource templates."""

@@ -4,13 +4,14 @@ Source: 2026-07-28, basic/transports, custom headers. The mirrored arguments are
 they are known for listed tools only.
 """
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
 
-logger = logging.getLogger("mcp_django.client")
+from mcp_django.protocol.log_text import get_logger
+
+logger = get_logger("mcp_django.client")
 
 
 class ParamHeaders:

@@ -5,7 +5,6 @@ of that task. Other tasks of the same loop may send requests.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -26,9 +25,10 @@ from mcp_django.client.session.handlers import ListName, NotificationHandlers, N
 from mcp_django.client.session.negotiation import negotiate
 from mcp_django.client.session.param_headers import ParamHeaders
 from mcp_django.client.session.validation import LIST_MEMBERS, PageValidator
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import REVISIONS, Era, Revision
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 
 @dataclass(eq=False, repr=False)

@@ -6,7 +6,6 @@ lost stream is reopened, and everything that may have changed in between is repo
 
 import asyncio
 import copy
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -21,8 +20,9 @@ from mcp_django.client.errors import CallError, ClientConnectionError, ClientErr
 from mcp_django.client.session.handlers import LIST_NAMES, ListName, NotificationHandlers
 from mcp_django.client.session.session import ClientConnection
 from mcp_django.client.session.timing import STABLE_AFTER_SECONDS, UNLIMITED_RETRIES, Backoff
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 STREAM_LOST = ClientConnectionError("The stream of changes was lost")
 FINAL_ERROR_CODES = (failures.METHOD_NOT_FOUND, failures.INVALID_PARAMS, failures.INVALID_REQUEST)

@@ -1,6 +1,5 @@
 """Validation of responses: list entries and structured content."""
 
-import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,11 +7,12 @@ import mcp_types as types
 from mcp_types.methods import validate_server_result
 
 from mcp_django.client.errors import InvalidAnswer
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import DeclarationError
 from mcp_django.schema.custom_schema import check_schema
 from mcp_django.schema.validation.validation import SchemaChecker
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 LIST_MEMBERS = {
     "tools/list": "tools",

@@ -1,13 +1,13 @@
 """Output of a child process: bounded lines, and the errors that carry the tail of stderr."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Final
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.protocol.display_text import escape_invisible
+from mcp_django.protocol.log_text import get_logger
 
 OUTPUT_BUFFER_BYTES: Final = 128 * 1024
 """Maximum limit of the reader of stdout, in bytes.
@@ -23,7 +23,7 @@ Further lines are only counted.
 """
 LOG_PERIOD_SECONDS: Final = 10.0
 
-logger = logging.getLogger("mcp_django.client.stderr")
+logger = get_logger("mcp_django.client.stderr")
 
 
 class LineTooLong(Exception):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -21,11 +20,12 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.transports.http import build_client_settings, describe_transport_error, has_unexpected_encoding
 from mcp_django.client.transports.streams import MessageConnection, Streams, decode_message, encode_message
+from mcp_django.protocol.log_text import get_logger
 
 if TYPE_CHECKING:
     from mcp_django.client.transports.targets import SSE
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MAX_QUEUED_MESSAGES: Final = 64
 """Maximum number of unread messages; beyond it reading from the server pauses."""

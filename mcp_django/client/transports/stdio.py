@@ -7,7 +7,6 @@ SIGTERM is sent, then SIGKILL. Windows has no process groups, so only the proces
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -30,13 +29,14 @@ from mcp_django.client.transports.process_output import (
     read_line,
 )
 from mcp_django.client.transports.streams import MessageConnection, Streams, decode_message, encode_message
+from mcp_django.protocol.log_text import get_logger
 
 if TYPE_CHECKING:
     from mcp_django.client.transports.targets import Stdio
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 DRAIN_TIMEOUT_SECONDS: Final = 0.5

@@ -26,11 +26,12 @@ from websockets.typing import Subprotocol
 
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.transports.streams import MessageConnection, Streams, decode_message, encode_message
+from mcp_django.protocol.log_text import get_logger
 
 if TYPE_CHECKING:
     from mcp_django.client.transports.targets import WebSocket
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 CLOSE_TIMEOUT_SECONDS: Final = 2.0
 """Seconds for the server to answer the close frame."""
@@ -56,7 +57,7 @@ PRIVATE_CLOSE_CODES: Final = {code + 3000: code for code in (1001, 1003, 1009, 1
 
 Those servers can only send private codes.
 """
-FRAMES_LOGGER: Final = logging.getLogger("mcp_django.client.websocket.frames")
+FRAMES_LOGGER: Final = get_logger("mcp_django.client.websocket.frames")
 """Logger for the WebSocket library's frames of client connections."""
 _HANDSHAKE_FORMATS: Final = frozenset({"> GET %s HTTP/1.1", "> %s: %s", "< %s: %s"})
 HANDSHAKE_STATUS_MEANINGS: Final = {401: "a valid credential is required", 403: "access is denied"}

@@ -4,7 +4,6 @@ A page has no data of users, so clients may cache it by its URI. A deployment th
 """
 
 import hashlib
-import logging
 import re
 import threading
 from collections.abc import Mapping
@@ -16,12 +15,13 @@ from django.template.loader import render_to_string, select_template
 from mcp_django import conf
 from mcp_django.contrib.apps.declaration import App
 from mcp_django.contrib.apps.model_apps import build_page_data, list_template_names
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import call_in_default_language
 from mcp_django.server.calls.call import Call
 from mcp_django.server.primitives.base import Tool
 from mcp_django.server.primitives.results import ToolResult
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 IDENTIFIER = "io.modelcontextprotocol/ui"
 MIME_TYPE = "text/html;profile=mcp-app"

@@ -1,6 +1,5 @@
 """Responses: tool results, resource contents and output schemas."""
 
-import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -21,11 +20,12 @@ from mcp_django.protocol.content import (
 )
 from mcp_django.protocol.display_text import clean_text
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.providers.media_types import build_contents, parse_content_type
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.results import ToolResult
 
-logger = logging.getLogger("mcp_django.providers")
+logger = get_logger("mcp_django.providers")
 MAX_ERROR_CHARACTERS = 2000
 """Maximum characters of an error text of the server."""
 MAX_ERROR_LINES = 20

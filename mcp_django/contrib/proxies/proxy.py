@@ -1,7 +1,6 @@
 """Proxy: a remote server as a provider of its primitives."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from hashlib import blake2b
@@ -47,6 +46,7 @@ from mcp_django.contrib.proxies.forwarding.uris import convert_uris
 from mcp_django.contrib.proxies.loop_state import LoopState
 from mcp_django.contrib.proxies.options import ProxyOptions
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.providers.prefixes import NamePrefixes
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
@@ -55,7 +55,7 @@ from mcp_django.server.primitives.base import Completion, Prompt, Resource, Reso
 from mcp_django.server.primitives.results import RelayedResult
 from mcp_django.signals import clients_used
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 MAX_CATALOGS = 1000
 """Maximum number of catalogs on one event loop, each for one credential."""

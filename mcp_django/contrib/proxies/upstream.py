@@ -6,7 +6,6 @@ process.
 """
 
 import asyncio
-import logging
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -16,10 +15,11 @@ from typing import Any
 from mcp_django.aio.tasks import start_task, start_timer
 from mcp_django.client import Client
 from mcp_django.client.errors import CallError, ClientError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.server.subscriptions.filter import covering_uris
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 MAX_RESOURCES, MAX_RESOURCES_PER_CALLER = 500, 100
 """Maximum resources with one credential on one event loop, and maximum per caller."""

@@ -6,7 +6,6 @@ are resolved, `nullable` becomes a null type, and read-only fields are removed f
 
 import copy
 import functools
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,6 +19,7 @@ from mcp_django.contrib.http_tools.tools import Schema, move_exclusive_limits
 from mcp_django.contrib.rest.requests.query_params import parse_openapi_parameter
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, is_file
 from mcp_django.contrib.rest.schema.serializers import build_body_schema
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.database_failures import find_database_failure
 from mcp_django.schema import ANNOTATION_KEYWORDS, make_nullable, strip_null
 from mcp_django.schema.jsonable import LIMIT_KEYWORDS
@@ -33,7 +33,7 @@ try:
 except ImportError:
     SCHEMA_CLASSES, ComponentIdentity, ComponentRegistry = (), type, object  # type: ignore[assignment,misc]
 
-logger = logging.getLogger("mcp_django.rest")
+logger = get_logger("mcp_django.rest")
 MAX_SCHEMA_DEPTH = 12
 """Maximum nesting of described schemas; deeper schemas accept anything."""
 _COPIED_KEYWORDS = frozenset(

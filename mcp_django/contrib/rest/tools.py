@@ -7,7 +7,6 @@ not the case while apps are loaded.
 import contextlib
 import functools
 import inspect
-import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from mcp_django.contrib.rest.responses import build_error_result, build_result
 from mcp_django.contrib.rest.views import build_fake_request, build_fake_view
 from mcp_django.internal_request import build_request
 from mcp_django.protocol.headers import HeaderParam
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import DeclarationError, call_in_default_language, to_json_schema
 from mcp_django.schema.custom_schema import check_schema
 from mcp_django.schema.validation.validation import SchemaChecker
@@ -46,7 +46,7 @@ from mcp_django.server.injection.handler import AtomicDatabases
 from mcp_django.server.primitives.base import CallCheck, Tool
 from mcp_django.server.primitives.results import ToolResult
 
-logger = logging.getLogger("mcp_django.rest")
+logger = get_logger("mcp_django.rest")
 T = TypeVar("T")
 
 

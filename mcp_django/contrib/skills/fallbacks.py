@@ -1,12 +1,12 @@
 """Fallbacks for clients without the extension: instructions, prompts and a tool."""
 
-import logging
 from collections.abc import Iterable
 from typing import Any
 
 from mcp_django.contrib.skills.manifests import ServedSkill, collect_local_skills, collect_skills
 from mcp_django.protocol.content import BlobResourceContents, EmbeddedResource, PromptMessage, TextContent
 from mcp_django.protocol.errors import ResourceNotFound, ToolError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.skills import DYNAMIC, SKILL_FILE
 from mcp_django.protocol.uri import quote_path
 from mcp_django.schema import compile_prompt_parameters
@@ -21,7 +21,7 @@ from mcp_django.server.primitives.decorators import build_tool
 from mcp_django.server.primitives.results import ToolResult
 from mcp_django.types import ToolAnnotations
 
-logger = logging.getLogger("mcp_django.skills")
+logger = get_logger("mcp_django.skills")
 
 TOOL_NAME = "load_skill"
 MAX_NAMED_SKILLS = 20

@@ -3,7 +3,6 @@
 It names the toolsets and tools that the caller may use.
 """
 
-import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from mcp_django.contrib.skills.provider import SCHEME
 from mcp_django.orm.tools.base import find_served_tool
 from mcp_django.orm.toolset import ModelToolset
 from mcp_django.protocol.content import TextResourceContents
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.skills import MANIFEST_KEY, SKILL_FILE, SkillManifest
 from mcp_django.schema import DeclarationError
 from mcp_django.server.composition.mounting import get_client_name
@@ -19,7 +19,7 @@ from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.base import Permission, Resource
 
-logger = logging.getLogger("mcp_django.skills")
+logger = get_logger("mcp_django.skills")
 
 NAME = "working-with-models"
 DESCRIPTION = (

@@ -5,7 +5,6 @@ is therefore visible at the next request, on every worker. Bytes are read on use
 a file and its digest always come from the same database.
 """
 
-import logging
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from mcp_django.contrib.skills.manifests import build_exact_contents
 from mcp_django.contrib.skills.models import StoredSkill, StoredSkillFile
 from mcp_django.contrib.skills.provider import SCHEME, build_file_resource
 from mcp_django.models import StoredState
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.skills import SKILL_FILE, SkillFile, SkillManifest, decode
 from mcp_django.protocol.uri import quote_path
 from mcp_django.providers.media_types import guess_media_type
@@ -24,7 +24,7 @@ from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.primitives.base import Resource
 
-logger = logging.getLogger("mcp_django.skills")
+logger = get_logger("mcp_django.skills")
 
 
 class _StoredManifest(NamedTuple):

@@ -6,13 +6,13 @@ digest, and starts a new snapshot if they differ. A replaced file is therefore v
 """
 
 import fnmatch
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.skills import (
     MAX_SKILL_BYTES,
     MAX_SKILL_FILES,
@@ -27,7 +27,7 @@ from mcp_django.providers.files.tree import FileSource
 from mcp_django.schema import DeclarationError, convert_failures
 from mcp_django.schema.frontmatter import FrontmatterError, parse_frontmatter
 
-logger = logging.getLogger("mcp_django.skills")
+logger = get_logger("mcp_django.skills")
 
 SKIPPED_NAMES = ("__pycache__", "*.pyc", "*.pyo", "*~", "*.bak", "*.orig", "*.rej", "*.swp", "*.swo", "*.tmp", "#*#")
 """Names that are never served, beside those with a leading dot."""

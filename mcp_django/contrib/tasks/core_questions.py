@@ -5,7 +5,6 @@ after the end of a task. They get the question on the stream of their session, o
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -19,11 +18,12 @@ from mcp_django.contrib.tasks.models import Task, TaskInput, TaskStatus
 from mcp_django.contrib.tasks.rows import database, store, wire
 from mcp_django.extensions import Call, InvalidParams
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.streams.session_sink import SessionSink, has_open_stream
 from mcp_django.server.calls.message_queue import MessageSink, Outbox
 from mcp_django.server.calls.session import ServerSession
 
-logger = logging.getLogger("mcp_django.tasks")
+logger = get_logger("mcp_django.tasks")
 SESSION_STREAM_SECONDS = 2.0
 """Age of a question without a `tasks/result` request at which it is sent on the stream of the session."""
 CLAIM_SECONDS = 20.0

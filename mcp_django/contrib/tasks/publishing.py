@@ -1,12 +1,11 @@
 """Publication of changes of tasks, to listeners and sessions on any worker."""
 
-import logging
-
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.rows import store, wire
 from mcp_django.extensions import notify_extension_key, notify_session
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.tasks")
+logger = get_logger("mcp_django.tasks")
 STATUS_METHOD = "notifications/tasks/status"
 """Notification of a change of a core task."""
 TASK_IDS_FIELD = "taskIds"

@@ -1,6 +1,5 @@
 """Maintenance of the rows: lost workers, forgotten deliveries, expired tasks, and deletion."""
 
-import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -13,9 +12,10 @@ from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import publish_change
 from mcp_django.contrib.tasks.rows import database, leases, store
 from mcp_django.contrib.tasks.rows.database import AVAILABILITY
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 
-logger = logging.getLogger("mcp_django.tasks")
+logger = get_logger("mcp_django.tasks")
 MAX_INTERVAL_SECONDS = 15.0
 """Maximum seconds between two searches for lost, forgotten and expired tasks."""
 FORGOTTEN_SECONDS = 15.0

@@ -5,7 +5,6 @@ and the next maintenance of any process repeats or fails its tasks.
 """
 
 import asyncio
-import logging
 import os
 import socket
 from collections.abc import Sequence
@@ -19,8 +18,9 @@ from mcp_django.contrib.tasks.backend import TaskBackend, get_backend
 from mcp_django.contrib.tasks.models import Task, TaskWorker
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import leases, store
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.tasks")
+logger = get_logger("mcp_django.tasks")
 REPORT_SECONDS = 10.0
 """Seconds between two reports of the worker in its row."""
 RETRY_SECONDS = 2.0

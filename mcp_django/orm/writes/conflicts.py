@@ -3,7 +3,6 @@
 The database's own message names hidden columns and values of other rows, so it is never passed on.
 """
 
-import logging
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,8 +13,9 @@ from django.db import models
 from mcp_django.exceptions import build_invalid_error
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.orm")
+logger = get_logger("mcp_django.orm")
 
 CONFLICT_MESSAGE = (
     "The database rejected the write: a value conflicts with another row or a rule of the table. Nothing was changed"

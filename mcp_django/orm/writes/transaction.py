@@ -10,7 +10,6 @@ outcome stays unknown.
 
 import contextlib
 import hashlib
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -24,11 +23,12 @@ from mcp_django.models import OnceResult
 from mcp_django.models.session import Session
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import to_json
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.idempotency import OutcomeUnknown
 
-logger = logging.getLogger("mcp_django.orm")
+logger = get_logger("mcp_django.orm")
 
 BUSY_MESSAGE = "The database is busy with other writes, and nothing was changed. Try again in a moment"
 _RETRYABLE_SQLSTATES = ("40001", "40P01", "55P03")

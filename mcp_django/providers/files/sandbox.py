@@ -7,7 +7,6 @@ links, because the project chose it.
 """
 
 import errno
-import logging
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -17,9 +16,10 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.providers.files.patterns import MAX_PATH_DEPTH, ContentTooLarge, FileEntry, FileSelection
 
-logger = logging.getLogger("mcp_django.providers")
+logger = get_logger("mcp_django.providers")
 
 READ_CHUNK_BYTES = 64 * 1024
 MAX_VISITED_NAMES = 50_000

@@ -1,6 +1,5 @@
 """Files of a Django storage as resources."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
@@ -8,13 +7,14 @@ from typing import Unpack
 from django.core.exceptions import SuspiciousOperation
 from django.core.files.storage import FileSystemStorage, Storage, storages
 
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.providers.files.patterns import MAX_PATH_DEPTH, FileEntry, FileSelection, is_safe_name
 from mcp_django.providers.files.sandbox import MAX_VISITED_NAMES, DirectorySandbox, read_limited
 from mcp_django.providers.files.tree import FileSource, FileTree
 from mcp_django.providers.metadata import DEFAULT_MAX_BYTES, ProvidedFileOptions
 from mcp_django.schema import DeclarationError
 
-logger = logging.getLogger("mcp_django.providers")
+logger = get_logger("mcp_django.providers")
 
 
 class StorageProvider(FileTree):

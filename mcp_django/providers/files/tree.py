@@ -1,11 +1,11 @@
 """File tree as resources: a list, a template for all paths, and path completions."""
 
 import hashlib
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Unpack
 
 from mcp_django.protocol.errors import InternalError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.providers.files.patterns import ContentTooLarge, FileEntry, FileSelection
 from mcp_django.providers.media_types import build_contents, guess_media_type
 from mcp_django.providers.metadata import PathProvider, ProvidedFileOptions
@@ -13,7 +13,7 @@ from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 from mcp_django.server.primitives.base import Completion, Resource
 
-logger = logging.getLogger("mcp_django.providers")
+logger = get_logger("mcp_django.providers")
 
 MAX_COMPLETIONS = 100
 """Maximum values of one completion (server/utilities/completion)."""

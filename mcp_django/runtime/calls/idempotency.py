@@ -5,7 +5,6 @@ a rollback would delete their rows.
 """
 
 import asyncio
-import logging
 from datetime import timedelta
 from typing import Any
 
@@ -17,10 +16,11 @@ from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.models import OnceResult, SpentState
 from mcp_django.models.session import Session
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.ports import Executor
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 PURGE_INTERVAL_SECONDS = 60.0
 """Minimum seconds between two deletions of expired rows."""

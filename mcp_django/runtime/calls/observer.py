@@ -15,6 +15,7 @@ from django.dispatch import Signal
 
 from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.protocol.errors import InternalError, MCPError, ResourceNotFound
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.calls.metrics import CallMetrics
 from mcp_django.runtime.calls.tracing import CallSpan, CallTracer
 from mcp_django.server.calls.call import Call
@@ -23,8 +24,8 @@ from mcp_django.server.calls.log_sanitizer import get_log_fields, get_session_la
 from mcp_django.server.ports import CallObservation, Executor, Outcome, Overloaded
 from mcp_django.signals import call_finished, call_started
 
-call_logger = logging.getLogger("mcp_django.calls")
-logger = logging.getLogger("mcp_django.server")
+call_logger = get_logger("mcp_django.calls")
+logger = get_logger("mcp_django.server")
 
 RECEIVER_TIMEOUT_SECONDS = 5.0
 """Maximum seconds that a call waits for the receivers of a signal.

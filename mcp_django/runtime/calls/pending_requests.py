@@ -7,7 +7,6 @@ written to the event log, once for each id.
 
 import asyncio
 import base64
-import logging
 import os
 import struct
 from collections import OrderedDict
@@ -21,6 +20,7 @@ from django.db import Error
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.follower import TopicSubscription
 from mcp_django.runtime.events.publisher import EventPublisher
@@ -29,7 +29,7 @@ from mcp_django.runtime.sessions.events import session_topic
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Overloaded
 
-logger = logging.getLogger("mcp_django.sessions")
+logger = get_logger("mcp_django.sessions")
 
 REPLY_KIND = "reply"
 """Kind of event that carries a reply."""

@@ -7,7 +7,6 @@ registered in the table of in-flight requests.
 
 import asyncio
 import contextvars
-import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import NamedTuple, cast
 
 from mcp_django.protocol.errors import InternalError, MCPError
 from mcp_django.protocol.jsonrpc import Request
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import Era
 from mcp_django.runtime.calls.background import BackgroundJobRunner
 from mcp_django.runtime.concurrency import ConcurrencyLimiter
@@ -29,7 +29,7 @@ from mcp_django.server.calls.pending import PendingResponse
 from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 
 class CallResult(NamedTuple):

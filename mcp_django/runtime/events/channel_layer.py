@@ -26,9 +26,10 @@ from mcp_django.conf import secret_keys
 from mcp_django.logs.records import RateLimitedLogger
 from mcp_django.models import StreamEvent
 from mcp_django.protocol.jsonrpc import dumps, loads
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.events.event_log import Event
 
-logger = logging.getLogger("mcp_django.events")
+logger = get_logger("mcp_django.events")
 
 GROUP_PREFIX = "mcp_django.events"
 WAKE_TYPE = "mcp_django.wake"

@@ -4,15 +4,15 @@ The clocks of machines differ. A time that one process writes and another one co
 database. The follower of the event log measures the difference, so reading the clock needs no query.
 """
 
-import logging
 import time
 
 from django.db import connections, router
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.models import StreamEvent
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.events")
+logger = get_logger("mcp_django.events")
 
 TIME_QUERIES = {
     "postgresql": "SELECT EXTRACT(EPOCH FROM clock_timestamp())",

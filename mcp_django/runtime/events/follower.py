@@ -6,12 +6,12 @@ whichever source was first.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from mcp_django.aio.tasks import start_task, wait_for_event
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.events.channel_layer import WakePublisher, WakeSubscriber
 from mcp_django.runtime.events.database_clock import DatabaseClock
 from mcp_django.runtime.events.event_log import Event, EventLog
@@ -19,7 +19,7 @@ from mcp_django.runtime.events.list_changes import ListChangeDetector
 from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.ports import Executor
 
-logger = logging.getLogger("mcp_django.events")
+logger = get_logger("mcp_django.events")
 T = TypeVar("T")
 
 POLL_INTERVAL_SECONDS = 1.0

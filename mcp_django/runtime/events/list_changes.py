@@ -16,13 +16,14 @@ from typing import Any
 
 from mcp_django.aio.tasks import BackgroundTasks, start_timer
 from mcp_django.logs.records import RateLimitedLogger
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.events.event_log import CHANGES_TOPIC_PREFIX, Event, EventDraft, changes_topic
 from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.ports import Executor
 from mcp_django.server.server import Server
 
-logger = logging.getLogger("mcp_django.events")
+logger = get_logger("mcp_django.events")
 
 LIST_COLLECTIONS = {"tools": ("tools",), "resources": ("resources", "templates"), "prompts": ("prompts",)}
 """Kinds of lists, and the registry's collections of each kind."""

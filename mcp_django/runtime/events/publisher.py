@@ -4,7 +4,6 @@ Works from a long-lived event loop, from a loop that ends with its request, and 
 """
 
 import asyncio
-import logging
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from mcp_django.aio.tasks import run_in_background
 from mcp_django.models import StreamEvent
 from mcp_django.models.commit_hooks import CommitHook, call_on_commit
 from mcp_django.protocol.jsonrpc import dumps
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.events.channel_layer import ThreadedWakePublisher, WakePublisher
 from mcp_django.runtime.events.database_clock import DatabaseClock
 from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
@@ -29,7 +29,7 @@ from mcp_django.runtime.events.list_changes import ListChangeDetector
 from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.ports import Executor
 
-logger = logging.getLogger("mcp_django.events")
+logger = get_logger("mcp_django.events")
 
 Loop = asyncio.AbstractEventLoop
 PURGE_INTERVAL_SECONDS = 60.0

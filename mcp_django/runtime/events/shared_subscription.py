@@ -1,15 +1,15 @@
 """Subscription that the users of one event loop share, kept while it is needed."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from mcp_django.aio.tasks import start_task, start_timer
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.events.follower import EventHandler, TopicSubscription
 from mcp_django.runtime.events.publisher import EventPublisher
 
-logger = logging.getLogger("mcp_django.events")
+logger = get_logger("mcp_django.events")
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -4,18 +4,18 @@ A worker of a newer release uses them to notify sessions of the older release ab
 """
 
 import asyncio
-import logging
 from collections.abc import Mapping
 
 from django.db import Error, transaction
 
 from mcp_django.aio.tasks import BackgroundTasks, start_timer
 from mcp_django.models import Session as SessionRow
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Executor, Overloaded
 
-logger = logging.getLogger("mcp_django.sessions")
+logger = get_logger("mcp_django.sessions")
 
 WRITE_DELAY_SECONDS = 1.0
 """Seconds to wait for further lists: clients request all lists when they start."""

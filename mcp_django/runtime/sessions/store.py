@@ -8,7 +8,6 @@ processes (`InvalidationTopic`). Without a subscription (under WSGI, or if the l
 
 import asyncio
 import itertools
-import logging
 import threading
 import weakref
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from mcp_django.models import Session as SessionRow
 from mcp_django.models.session import SessionLimit, SlotContention, TooManySessions
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import REVISIONS, Revision
 from mcp_django.runtime.events.event_log import Event
 from mcp_django.runtime.events.invalidation import InvalidationTopic
@@ -39,7 +39,7 @@ from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Executor, Overloaded
 from mcp_django.signals import session_closed, session_opened
 
-logger = logging.getLogger("mcp_django.sessions")
+logger = get_logger("mcp_django.sessions")
 
 TRUST_SECONDS = 10.0
 """Seconds for which a row is trusted after it was read."""

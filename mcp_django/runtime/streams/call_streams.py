@@ -7,7 +7,6 @@ streams that it keeps to the log, for the worker that serves their clients next.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import BackgroundTasks, call_threadsafe
 from mcp_django.models import Session as SessionRow
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.events.shared_subscription import SharedSubscription
@@ -27,7 +27,7 @@ from mcp_django.runtime.streams.replay_store import ReplayStore
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.signals import session_closed
 
-logger = logging.getLogger("mcp_django.events")
+logger = get_logger("mcp_django.events")
 
 FINAL_READ_SECONDS = 1.0
 """Seconds at shutdown for clients to read the ends of their streams."""

@@ -5,7 +5,6 @@ time, the newest. `call_streams` transfers streams to other workers; `replay_sto
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,9 +12,10 @@ from typing import Any, NamedTuple
 
 from mcp_django.aio.tasks import wait_for_wake, wake_all
 from mcp_django.protocol.jsonrpc import compact
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.streams.reader import NumberedMessage, StreamReader
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 MAX_BUFFER_BYTES = 4 * 1024 * 1024
 """Maximum bytes of messages in one buffer; the last message is always kept."""

@@ -9,7 +9,6 @@ its streams and its POSTs.
 import asyncio
 import enum
 import itertools
-import logging
 import secrets
 from collections import OrderedDict
 from typing import Any, Protocol
@@ -18,13 +17,14 @@ from django.db import Error
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.aio.tasks import BackgroundTasks
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.events.event_log import Event, EventDraft, EventLog
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.events.shared_subscription import SharedSubscription
 from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.ports import Executor, Overloaded
 
-logger = logging.getLogger("mcp_django.events")
+logger = get_logger("mcp_django.events")
 
 POST_KIND, WITHDRAWN_KIND = "post", "withdrawn"
 ANSWER_TIMEOUT_SECONDS = 5.0

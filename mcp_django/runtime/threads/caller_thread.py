@@ -6,17 +6,17 @@ as on a pool thread, and leave the thread unchanged. SQL is not cancelled inside
 it on connections shared between threads, as in Django's LiveServerTestCase (`BaseDatabaseWrapper.inc_thread_sharing`).
 """
 
-import logging
 import threading
 from dataclasses import dataclass, field
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.threads.pool import thread_state
 from mcp_django.runtime.threads.sql_cancellation import StatementGuard
 
-logger = logging.getLogger("mcp_django.lanes")
+logger = get_logger("mcp_django.lanes")
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -6,7 +6,6 @@ and left in the same context, because `ContextVar.reset` accepts a token there o
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from contextvars import Context, copy_context
@@ -16,6 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from mcp_django.aio.tasks import move_context
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.threads.lease import ThreadAssignment, ThreadLease
 from mcp_django.runtime.threads.pool import exit_callbacks
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 RunFunction = Callable[..., Awaitable[Any]]
 ManagerFactory = Callable[[], AbstractContextManager[Any]]
 
-logger = logging.getLogger("mcp_django.lanes")
+logger = get_logger("mcp_django.lanes")
 
 
 async def run_within(

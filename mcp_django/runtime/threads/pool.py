@@ -5,7 +5,6 @@ Between two calls a thread is cleaned as Django cleans a thread between two requ
 """
 
 import contextlib
-import logging
 import threading
 import weakref
 from collections import deque
@@ -18,13 +17,14 @@ from django.db import connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.threads.sql_cancellation import StatementGuard
 from mcp_django.server.ports import Overloaded
 
 if TYPE_CHECKING:
     from mcp_django.runtime.threads.lease import ThreadLease
 
-logger = logging.getLogger("mcp_django.lanes")
+logger = get_logger("mcp_django.lanes")
 
 QueuedFunction = Callable[[], None]
 thread_state = threading.local()

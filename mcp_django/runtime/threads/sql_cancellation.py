@@ -16,7 +16,6 @@ psycopg's `cancel_safe` is thread-safe and lets other threads run while it waits
 """
 
 import functools
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,9 +25,10 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import OperationalError
 
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.ports import AttemptControl
 
-logger = logging.getLogger("mcp_django.lanes")
+logger = get_logger("mcp_django.lanes")
 
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.01, 0.08
 """Minimum and maximum seconds between two attempts; the pause doubles each time.

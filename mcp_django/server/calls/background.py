@@ -7,19 +7,19 @@ not receive them.
 
 import asyncio
 import contextvars
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_django.aio.tasks import move_context
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.callables import run_callable
 from mcp_django.server.calls.log_sanitizer import get_target_label, sanitize_label
 
 if TYPE_CHECKING:
     from mcp_django.server.calls.call import Call
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 
 class BackgroundSlot(Protocol):

@@ -6,7 +6,6 @@ of the call that registered them.
 
 import asyncio
 import contextvars
-import logging
 import threading
 import weakref
 from collections.abc import Awaitable, Callable
@@ -15,10 +14,11 @@ from typing import Any, NamedTuple
 
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import BackgroundTasks, call_threadsafe
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.callables import run_callable
 from mcp_django.server.ports import Executor
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 Loop = asyncio.AbstractEventLoop
 CLEANUP_TIMEOUT_SECONDS = 5.0

@@ -4,17 +4,17 @@ The text of the exception stays in the log. The client receives the reference of
 """
 
 import asyncio
-import logging
 import secrets
 from typing import TYPE_CHECKING
 
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.calls.outcome import CallRecord
 from mcp_django.server.ports import Outcome
 
 if TYPE_CHECKING:
     from mcp_django.server.calls.server_core import ServerCore
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 USER_ATTRIBUTES = frozenset(
     {

@@ -6,11 +6,11 @@ providers and middleware. The client, the session, the streams and the transport
 """
 
 import copy
-import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.call import Call, chain_middleware
 from mcp_django.server.calls.server_core import ServerCore
@@ -31,7 +31,7 @@ from mcp_django.server.primitives.base import (
     combine_permissions,
 )
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 P = TypeVar("P", bound=Primitive)
 RunPrimitive = Callable[[Call, Primitive], Awaitable[dict[str, Any]]]
 COMPLETE_METHOD = "completion/complete"

@@ -6,19 +6,19 @@ with permission. A registered primitive takes precedence over a provided one wit
 whenever a list may have changed.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 from mcp_django.protocol.errors import MCPError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import describe_failure
 from mcp_django.server.calls.call import Call
 from mcp_django.server.context.context import Context
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.primitives.base import Completion, Primitive, Prompt, Resource, ResourceTemplate, Tool
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 T = TypeVar("T")
 
 

@@ -7,15 +7,15 @@ durable step, a row is claimed before the step runs. It starts at most once, wha
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.calls.call import Call, get_request_identity
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 RunStep = Callable[[], Awaitable[Any]]
 OUTCOME_WAIT_SECONDS = 10.0

@@ -6,7 +6,6 @@ reference.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
@@ -21,6 +20,7 @@ from mcp_django.protocol.errors import (
     ToolError,
     URLElicitationRequired,
 )
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.background import BackgroundJob
 from mcp_django.server.calls.call import Call
@@ -53,7 +53,7 @@ from mcp_django.server.primitives.results import (
     build_tool_result,
 )
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 
 T = TypeVar("T")

@@ -8,7 +8,6 @@ The digest of the list that a session received is stored. After an interrupted s
 changes since.
 """
 
-import logging
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.server_core import ServerCore
@@ -29,7 +29,7 @@ from mcp_django.server.execution.invoke import run_provider
 from mcp_django.server.execution.permissions import find_hidden_keys
 from mcp_django.server.primitives.base import Primitive
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 CURSOR_TTL_SECONDS = 10 * 365 * 86400.0
 """Lifetime of cursors in seconds.
 

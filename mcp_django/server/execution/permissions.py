@@ -2,13 +2,13 @@
 
 import copy
 import inspect
-import logging
 import math
 from collections.abc import Collection
 from functools import partial
 from typing import Any, NamedTuple
 
 from mcp_django.protocol.errors import InsufficientScope, InternalError, MCPError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.internal_errors import report_internal_error
@@ -18,7 +18,7 @@ from mcp_django.server.context.context import Context
 from mcp_django.server.ports import ALLOW, HIDDEN
 from mcp_django.server.primitives.base import CallCheck, Primitive, ScopesFor, Tool
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 
 async def check_permission(

@@ -10,7 +10,6 @@ case, so its `finally` blocks run.
 """
 
 import asyncio
-import logging
 import threading
 import types
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
@@ -19,13 +18,14 @@ from typing import Any, NamedTuple
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.content import TextContent
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import to_json
 from mcp_django.server.context.context import Context
 from mcp_django.server.ports import Executor
 from mcp_django.server.primitives.base import ToolOutput
 from mcp_django.server.primitives.results import Accumulate, ToolResult, ToolStream
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 MAX_MESSAGE_CHARACTERS = 4096
 """Maximum characters of a piece in one progress message."""

@@ -1,11 +1,11 @@
 """Requests and notifications of extensions."""
 
-import logging
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from mcp_django.protocol.errors import InvalidParams, MCPError, MethodNotFound
 from mcp_django.protocol.headers import check_name
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.log_sanitizer import sanitize_label
@@ -14,7 +14,7 @@ from mcp_django.server.execution.invoke import build_extension_result, run_primi
 from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.primitives.results import ExtensionResult
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 
 def run_method(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:

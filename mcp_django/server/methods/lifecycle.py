@@ -1,17 +1,17 @@
 """Methods of a session: `initialize`, `ping`, discovery, log level, notifications."""
 
-import logging
 from collections.abc import Coroutine
 from typing import Any
 
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import STATELESS_VERSIONS
 from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.schema import call_in_default_language
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 
 async def initialize(call: Call) -> dict[str, Any]:

@@ -5,13 +5,13 @@ that alias serves the registry. Names are unique: a duplicate is refused, and th
 """
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Literal, TypeVar
 from weakref import WeakSet
 
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import ConflictError, DeclarationError, call_in_default_language, convert_failures
 from mcp_django.server.primitives.base import Completer, Primitive, Prompt, Resource, ResourceTemplate, Tool
 from mcp_django.server.primitives.problems import DeclarationProblem
@@ -19,7 +19,7 @@ from mcp_django.server.primitives.problems import DeclarationProblem
 P = TypeVar("P", bound=Primitive)
 T = TypeVar("T")
 Kind = Literal["tool", "resource", "template", "prompt"]
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 
 class PrimitiveCollection(Generic[P]):

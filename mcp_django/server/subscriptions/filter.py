@@ -1,10 +1,10 @@
 """Subscription filters: requested changes, matching subscribers, read permission."""
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from mcp_django.protocol.errors import InvalidParams, MCPError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.server_core import ServerCore
@@ -19,7 +19,7 @@ FILTER_FIELDS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "
 URIS_FIELD = "resourceSubscriptions"
 RESOURCE_UPDATED = "notifications/resources/updated"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 
 class ExtensionKey(NamedTuple):

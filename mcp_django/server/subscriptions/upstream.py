@@ -4,10 +4,10 @@ The provider of a resource follows it on its own server.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 
 from mcp_django.aio.tasks import start_task
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.composition.mounting import resolve_innermost
@@ -16,7 +16,7 @@ from mcp_django.server.ports import Overloaded
 from mcp_django.server.primitives.base import Resource, ResourceTemplate
 from mcp_django.server.subscriptions.filter import find_readable
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 LOOKUP_RETRY_SECONDS = 30.0
 """Seconds between attempts to find a resource, whose server may be unavailable."""

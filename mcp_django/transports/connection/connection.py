@@ -6,7 +6,6 @@ HTTP+SSE and stdio are thin transports around this class.
 
 import asyncio
 import contextvars
-import logging
 from collections import ChainMap
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -18,6 +17,7 @@ from mcp_django.aio.tasks import BackgroundTasks, run_in_background
 from mcp_django.auth.throttling import TOO_MANY_REQUESTS_STATUS, check_principal_rate
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError, UnsupportedProtocolVersion
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.meta import PROTOCOL_VERSION
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, Era
 from mcp_django.runtime.calls.task import CallResult, CallTask
@@ -51,7 +51,7 @@ from mcp_django.transports.connection.session import ConnectionSession, end_sess
 from mcp_django.transports.credential_monitor import RevocableCredential
 from mcp_django.transports.services import TransportServices
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 MAX_CONSECUTIVE_REJECTIONS = 32
 """Number of consecutive rate-limited messages after which the connection closes."""

@@ -1,11 +1,11 @@
 """The session of a connection, and its stream."""
 
-import logging
 from collections.abc import Callable
 
 from django.db import Error
 
 from mcp_django.models import EndReason
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.streams.call_streams import CallStreams
 from mcp_django.runtime.streams.session_stream import EventsExpiredError, SessionStream
 from mcp_django.server.calls.call import Connection
@@ -13,7 +13,7 @@ from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Overloaded, SessionStore
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 READ_TIMEOUT_SECONDS = 60.0
 """Seconds that one read of a silent stream waits."""

@@ -5,20 +5,20 @@ word. The request is not a call: limits do not count it, and a shutdown does not
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.readiness import DatabaseReadiness, DatabaseStatus
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.transports.http.asgi import send_reply
 from mcp_django.transports.http.django_view import build_response, exempt_view
 from mcp_django.transports.http.messages import JSON_TYPE, NO_STORE, HTTPReply, Receive, Scope, Send
 
-logger = logging.getLogger("mcp_django.lifecycle")
+logger = get_logger("mcp_django.lifecycle")
 
 PATH = "healthz"
 DRAINING = "draining"

@@ -5,12 +5,12 @@ the client to disconnect. Messages are sent by a short-lived task.
 """
 
 import asyncio
-import logging
 from time import time
 from typing import Any, NamedTuple
 
 from mcp_django.aio.tasks import run_in_background, wait_for_event
 from mcp_django.protocol import sse
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.subscriptions.listen import Subscription
 from mcp_django.transports.credential_monitor import RevocableCredential
 from mcp_django.transports.http.messages import Receive, Send
@@ -18,7 +18,7 @@ from mcp_django.transports.http.sse_body import SSESource
 from mcp_django.transports.security import HeaderPairs
 from mcp_django.transports.stream_registry import LoopStreamRegistry
 
-logger = logging.getLogger("mcp_django.server")
+logger = get_logger("mcp_django.server")
 
 
 class OpenedSubscription(NamedTuple):

@@ -4,7 +4,6 @@ Any client and any page may read it, because a client has no credential yet. The
 settings, never on the Host of a request.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from mcp_django.auth.protected.registry import WELL_KNOWN_PATH, ResourceRegistry
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.headers import Headers
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.transports.http.asgi import send_reply
 from mcp_django.transports.http.django_view import build_response, exempt_view, read_headers
 from mcp_django.transports.http.messages import JSON_TYPE, HTTPReply, Scope, Send
@@ -33,7 +33,7 @@ PREFLIGHT_HEADERS: Final = (
     (b"access-control-max-age", b"600"),
     (b"allow", METHODS),
 )
-logger = logging.getLogger("mcp_django.auth")
+logger = get_logger("mcp_django.auth")
 
 
 class WellKnownEndpoint:

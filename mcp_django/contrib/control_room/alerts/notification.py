@@ -1,6 +1,5 @@
 """Notification of people about alerts: log, signals and mail."""
 
-import logging
 from typing import Any
 
 from django.core.mail import mail_admins, send_mail
@@ -10,8 +9,9 @@ from django.utils.translation import gettext as _
 from mcp_django.contrib.control_room.alerts.options import get_alert_settings
 from mcp_django.contrib.control_room.models import Alert
 from mcp_django.contrib.control_room.signals import alert_cleared, alert_raised
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.alerts")
+logger = get_logger("mcp_django.alerts")
 
 
 def notify_raised(alert: Alert, *, is_muted: bool = False) -> None:

@@ -8,7 +8,6 @@ written later.
 
 import atexit
 import itertools
-import logging
 import os
 import random
 import secrets
@@ -44,11 +43,12 @@ from mcp_django.contrib.control_room.recording.writer import RowWriter, get_alia
 from mcp_django.observability import Call, Outcome
 from mcp_django.protocol.errors import MCPError
 from mcp_django.protocol.jsonrpc import Request
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.calls.observer import add_outcome_recorder
 from mcp_django.server.ports import Overloaded
 from mcp_django.signals import server_drained
 
-logger = logging.getLogger("mcp_django.records")
+logger = get_logger("mcp_django.records")
 STOP_TIMEOUT_SECONDS = 3.0
 """Maximum seconds that the end of a process waits for the last write."""
 MAINTENANCE_SECONDS = 3600.0

@@ -14,7 +14,6 @@ concurrently per process, and after a failure.
 """
 
 import hashlib
-import logging
 import re
 import threading
 from collections.abc import Collection, Mapping, Sequence
@@ -39,13 +38,14 @@ from mcp_django.contrib.oauth.clients.client_metadata import (
 )
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.toolkit_compat import get_application_model
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.providers.files.patterns import ContentTooLarge
 from mcp_django.providers.safe_fetch import FetchedResponse, Fetcher, FetchFailed
 from mcp_django.providers.safe_fetch import FetchRefused as NotFetched
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.primitives.base import Rate
 
-logger = logging.getLogger("mcp_django.oauth")
+logger = get_logger("mcp_django.oauth")
 
 MAX_URL_CHARS = 255
 """Maximum number of characters of a URL: the size of the toolkit's column for client ids."""

@@ -1,6 +1,5 @@
 """Access tokens: lookup, validation, and the verifier "oauth" of `MCP["AUTH"]`."""
 
-import logging
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,8 +19,9 @@ from mcp_django.contrib.oauth.toolkit_compat import (
     get_primary_queryset,
     oauth2_settings,
 )
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.oauth")
+logger = get_logger("mcp_django.oauth")
 OAUTH_KIND: Final = "oauth"
 """`Principal.kind` of callers with such a token."""
 

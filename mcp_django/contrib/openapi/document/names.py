@@ -1,12 +1,12 @@
 """Tool names, made of the operation's id or of its method and path."""
 
 import hashlib
-import logging
 import re
 
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.providers")
+logger = get_logger("mcp_django.providers")
 MAX_NAME_CHARACTERS = 64
 
 

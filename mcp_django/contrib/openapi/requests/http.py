@@ -5,7 +5,6 @@ caller reaches the request of another.
 """
 
 import http.cookiejar
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +15,7 @@ from mcp_django.contrib.openapi.requests.messages import OperationRequest
 from mcp_django.http_client import RequestFailed, RequestPolicy, RequestProblem, SafeHTTPClient, read_body
 from mcp_django.logs.redaction import URL_PATTERNS, RedactionFilter
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 
@@ -26,7 +26,7 @@ except ImportError as missing:
         "OpenAPI documents need httpx; install it with pip install 'mcp-django-channels[openapi]'"
     ) from missing
 
-logger = logging.getLogger("mcp_django.providers")
+logger = get_logger("mcp_django.providers")
 CONNECTION_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0)
 _LOG_FILTER = RedactionFilter(URL_PATTERNS)
 """Removes queries from the URLs in httpx's logs, because some APIs put keys there."""

@@ -8,7 +8,6 @@ the last list is served for a limited time, then an empty one. Callers do not wa
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -18,10 +17,11 @@ from mcp_django.aio.clock import monotonic
 from mcp_django.aio.tasks import start_task
 from mcp_django.client.errors import AuthorizationNeeded, ClientError
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.skills import MANIFEST_KEY
 from mcp_django.server.primitives.base import Primitive
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 DEFAULT_TTL_SECONDS = 60.0
 """Seconds that a list stays fresh if the server states no time."""

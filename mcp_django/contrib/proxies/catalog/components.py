@@ -4,7 +4,6 @@ An entry is served unchanged, with its schemas, texts, icons and `_meta`, under 
 omitted; an entry with a malformed required member is skipped. Entries are compiled once and shared by all callers.
 """
 
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from mcp_django.contrib.proxies.forwarding.uris import has_valid_source
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.display_text import clean_line, clean_text
 from mcp_django.protocol.jsonrpc import is_unicode
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.uri import UriTemplate, is_script_uri
 from mcp_django.providers.prefixes import NamePrefixes
 from mcp_django.schema import (
@@ -37,7 +37,7 @@ from mcp_django.server.primitives.base import Permission, Primitive, Prompt, Rat
 from mcp_django.server.primitives.task_options import TaskOptions
 from mcp_django.server.primitives.ui_options import convert_app_uris, list_app_uris, remove_app_uris
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 Wire = dict[str, Any]
 REMOTE_NAME_KEY = "remote"

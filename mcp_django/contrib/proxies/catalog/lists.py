@@ -1,6 +1,5 @@
 """Lists of a remote server: their methods, and fetching all pages."""
 
-import logging
 from typing import Any
 
 from mcp_django.client import Client
@@ -10,11 +9,12 @@ from mcp_django.contrib.proxies.catalog.catalog_cache import FetchedList
 from mcp_django.contrib.proxies.catalog.components import MAX_ENTRY_BYTES
 from mcp_django.contrib.proxies.forwarding.failures import METHOD_NOT_FOUND
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.providers.prefixes import UI_SCHEME
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.primitives.ui_options import list_app_uris, remove_app_uris
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 LIST_METHODS = {
     "tools": ("tools/list", "tools", "tools"),

@@ -5,7 +5,6 @@ and the scopes of the proxy's resources, and the extension of the host lists it.
 server, whose bytes are passed on unchanged.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from mcp_django.client import Client
 from mcp_django.client.errors import CallError, ClientError
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.skills import (
     GET_METHOD,
     LIST_METHOD,
@@ -31,7 +31,7 @@ from mcp_django.schema.skill_files import decode_contents, verify_bytes
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.primitives.base import Resource
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 Wire = dict[str, Any]
 SKILL_MEMBER = "mcp_django.skill"

@@ -1,7 +1,6 @@
 """Credentials for a remote server: the caller's own, or the project's."""
 
 import hashlib
-import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,11 +8,12 @@ from typing import Any
 
 from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.callables import run_callable
 from mcp_django.server.context.context import Context
 from mcp_django.server.ports import Overloaded
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 _DIGEST_KEY = os.urandom(32)
 """Key of credential digests, which are valid only in this process."""

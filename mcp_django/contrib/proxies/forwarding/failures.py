@@ -4,7 +4,6 @@ The caller receives the name of the proxy and a remedy, but no details of the se
 server go to the log.
 """
 
-import logging
 from typing import Any
 
 from mcp_django.client.errors import (
@@ -26,12 +25,13 @@ from mcp_django.protocol.errors import (
     ToolError,
     URLElicitationRequired,
 )
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.elicitation import is_absolute_url
 from mcp_django.server.context.forwarding import supports_capability
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 RESOURCE_NOT_FOUND, METHOD_NOT_FOUND, INVALID_PARAMS = -32002, -32601, -32602
 MISSING_CAPABILITY, URL_ELICITATION_REQUIRED = -32021, -32042

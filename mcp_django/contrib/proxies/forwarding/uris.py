@@ -4,10 +4,10 @@ They are converted to the URIs of this server. Blocks and contents are left out 
 a resource of this project has it. A client could take such a link or content for the project's own.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.uri import is_script_uri
 from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.log_sanitizer import sanitize_label
@@ -15,7 +15,7 @@ from mcp_django.server.composition.local_resources import find_local_uris
 from mcp_django.server.context.context import Context
 from mcp_django.server.primitives.results import RelayedResult
 
-logger = logging.getLogger("mcp_django.client")
+logger = get_logger("mcp_django.client")
 
 Wire = dict[str, Any]
 ConvertURI = Callable[[str], str]

@@ -5,7 +5,6 @@ decision and the observation of calls. `TaskEra` gives it a call built from the 
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from mcp_django.contrib.tasks.rows import store
 from mcp_django.contrib.tasks.rows.wire import PROGRESS_METHOD
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, MCPError
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import REVISIONS
 from mcp_django.server.calls.background import run_background_jobs
 from mcp_django.server.calls.call import Call, Connection, EraStrategy
@@ -32,7 +32,7 @@ from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.server import Server
 
-logger = logging.getLogger("mcp_django.tasks")
+logger = get_logger("mcp_django.tasks")
 TOOLS_CALL = "tools/call"
 MIN_WRITE_SECONDS = 1.0
 """Minimum seconds between two writes of the progress."""

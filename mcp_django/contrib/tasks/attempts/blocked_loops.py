@@ -4,7 +4,6 @@ While a loop is blocked, it serves no other tool and no client.
 """
 
 import asyncio
-import logging
 import os
 import sys
 import threading
@@ -14,8 +13,9 @@ from types import FrameType
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.aio.tasks import call_threadsafe
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.tasks")
+logger = get_logger("mcp_django.tasks")
 MIN_BLOCKED_SECONDS = 2.0
 """Seconds without an answer of a loop after which it counts as blocked."""
 WARNING_INTERVAL_SECONDS = 60.0

@@ -6,7 +6,6 @@ attempt has lost its lease meanwhile changes nothing.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -15,9 +14,10 @@ from mcp_django.aio.tasks import start_task
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.publishing import publish_change, publish_row
 from mcp_django.contrib.tasks.rows import leases, store
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.database_failures import find_database_failure
 
-logger = logging.getLogger("mcp_django.tasks")
+logger = get_logger("mcp_django.tasks")
 T = TypeVar("T")
 MAX_ENDS = 64
 """Maximum ends of one transaction."""

@@ -6,7 +6,6 @@ cannot extend a lease, or was paused, stops the attempt at the deadline, before 
 """
 
 import asyncio
-import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -18,10 +17,11 @@ from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.contrib.tasks.rows.database import AVAILABILITY
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 from mcp_django.runtime.threads.pool import clean_thread
 
-logger = logging.getLogger("mcp_django.tasks")
+logger = get_logger("mcp_django.tasks")
 MAX_BEATS_PER_LEASE = 4
 """Number of heartbeats in the time of a lease."""
 RETRY_SECONDS = 1.0

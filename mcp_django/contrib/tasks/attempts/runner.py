@@ -6,7 +6,6 @@ It may be called any number of times and in any process. Only the caller that wi
 """
 
 import asyncio
-import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,12 +23,13 @@ from mcp_django.contrib.tasks.publishing import publish_change
 from mcp_django.contrib.tasks.rows import leases, store
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidParams
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.database_failures import find_database_failure
 from mcp_django.server.execution.result_size import shorten_message
 from mcp_django.server.methods.tools import UnknownTool
 from mcp_django.server.ports import Overloaded
 
-logger = logging.getLogger("mcp_django.tasks")
+logger = get_logger("mcp_django.tasks")
 RETURN_SECONDS = 5.0
 """Seconds until a task is tried again whose tool could not begin."""
 UNWIND_SECONDS = 1.0

@@ -12,9 +12,10 @@ from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import leases, store
 from mcp_django.logs.records import RateLimitedLogger
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import REVISIONS
 
-logger = logging.getLogger("mcp_django.tasks")
+logger = get_logger("mcp_django.tasks")
 RETURN_SECONDS = 5.0
 """Seconds until a returned task is tried again."""
 _warnings = RateLimitedLogger(logger)

@@ -5,7 +5,6 @@ calls. Under WSGI a loop ends with its request, so attempts run on a loop in a t
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any
@@ -20,9 +19,10 @@ from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.backends.loop_thread import LOOP_THREAD
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 
-logger = logging.getLogger("mcp_django.tasks")
+logger = get_logger("mcp_django.tasks")
 
 
 class RunningAttempt:

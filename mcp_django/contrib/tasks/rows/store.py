@@ -4,7 +4,6 @@ Run them with `run_on_rows`: on a thread and a connection of its own, outside of
 transition is one conditional UPDATE, or a transaction that starts with one.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
@@ -30,10 +29,11 @@ from mcp_django.contrib.tasks.rows.database import AVAILABILITY
 from mcp_django.contrib.tasks.signals import task_created, task_finished
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.display_text import clean_line
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.ports import Overloaded
 
-logger = logging.getLogger("mcp_django.tasks")
+logger = get_logger("mcp_django.tasks")
 T = TypeVar("T")
 
 

@@ -1,7 +1,6 @@
 """Access of the operator during a run: a run ends when its operator could no longer start it."""
 
 import asyncio
-import logging
 from types import TracebackType
 from typing import Any
 
@@ -14,9 +13,10 @@ from mcp_django import wiring
 from mcp_django.auth.authentication.verifiers import hold_lease
 from mcp_django.contrib.control_room.playground.principals import find_acting_user, may_use_playground
 from mcp_django.contrib.control_room.playground.runs.operations import RunTarget
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.transports.credential_monitor import RevocableCredential, get_credential_monitor
 
-logger = logging.getLogger("mcp_django.control_room")
+logger = get_logger("mcp_django.control_room")
 
 
 class AccessLost(Exception):

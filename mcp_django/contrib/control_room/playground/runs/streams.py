@@ -5,7 +5,6 @@ when it fails to write, so an empty line is written at short intervals.
 """
 
 import asyncio
-import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -18,9 +17,10 @@ from django.http import HttpRequest, StreamingHttpResponse
 
 from mcp_django.aio.tasks import call_threadsafe, start_task
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.transports.http.sse_body import SSEBody, SSESource
 
-logger = logging.getLogger("mcp_django.control_room")
+logger = get_logger("mcp_django.control_room")
 
 MEDIA_TYPE = "application/x-ndjson"
 IDLE_SECONDS = 1.0

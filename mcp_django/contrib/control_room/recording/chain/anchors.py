@@ -5,7 +5,6 @@ before it, so the file shows rows that were replaced or cut off later, even by a
 """
 
 import json
-import logging
 import os
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -17,8 +16,9 @@ from django.utils.dateparse import parse_datetime
 from mcp_django.contrib.control_room.options import get_settings
 from mcp_django.contrib.control_room.recording.chain.seals import ChainState
 from mcp_django.contrib.control_room.signals import chain_sealed
+from mcp_django.protocol.log_text import get_logger
 
-logger = logging.getLogger("mcp_django.records")
+logger = get_logger("mcp_django.records")
 
 
 class Anchor(NamedTuple):
