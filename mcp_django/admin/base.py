@@ -23,7 +23,9 @@ from django.utils.translation import gettext_lazy as _
 from mcp_django import wiring
 from mcp_django.auth.authorization.user_rights import has_no_more_rights
 from mcp_django.conf import get_settings
+from mcp_django.html_pages import clean_views
 from mcp_django.models import ServiceAccount
+from mcp_django.protocol.display_text import clean_line
 
 MANAGE_ACCOUNTS_PERMISSION = "mcp_django.change_serviceaccount"
 """Permission to manage service accounts that have no more rights."""
@@ -71,6 +73,11 @@ class BaseAdmin(LinkedLookups, admin.ModelAdmin):  # type: ignore[type-arg]  # n
     class Media:
         css = {"all": ["mcp_django/admin.css"]}
 
+    @property
+    def urls(self) -> list[Any]:
+        """URL patterns of the pages, which have no invisible characters."""
+        return clean_views(super().urls)
+
     can_add = True
     can_change = True
     can_delete = True
@@ -96,6 +103,16 @@ class BaseAdmin(LinkedLookups, admin.ModelAdmin):  # type: ignore[type-arg]  # n
         """Return the URL of one of the model's pages."""
         return reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_{name}", args=args)
 
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        return super().log_addition(request, _NamedRow(obj), message)
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        return super().log_change(request, _NamedRow(obj), message)
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        rows: Any = list(map(_NamedRow, queryset))
+        return super().log_deletions(request, rows)
+
     def build_context(self, request: HttpRequest, **context: Any) -> dict[str, Any]:
         """Return the context of a page with the common parts of the site."""
         request.current_app = self.admin_site.name
@@ -118,6 +135,19 @@ class BaseAdmin(LinkedLookups, admin.ModelAdmin):  # type: ignore[type-arg]  # n
         """Show the warnings about a saved row."""
         for warning in self.get_warnings(row):
             self.message_user(request, warning, messages.WARNING)
+
+
+class _NamedRow:
+    """Row with a name of visible characters, for the log of the admin, which other pages show."""
+
+    def __init__(self, row: Any) -> None:
+        self._row = row
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._row, name)
+
+    def __str__(self) -> str:
+        return clean_line(str(self._row))
 
 
 class OperatedUserField(forms.ModelChoiceField):  # type: ignore[type-arg]  # not generic at run time

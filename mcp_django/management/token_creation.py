@@ -77,4 +77,4 @@ def _read_expiry(options: Mapping[str, Any]) -> datetime | None:
 
 
 def _warn(command: BaseCommand, text: str) -> None:
-    command.stderr.write(command.style.WARNING(f"Warning: {text}"))
+    command.stderr.write(f"Warning: {text}", command.style.WARNING)

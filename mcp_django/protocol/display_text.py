@@ -5,6 +5,7 @@ stored texts, logs. Control characters, characters that change the direction (U+
 (U+200B, tags, fillers, variation selectors) would show a person another text than the one that the program handles.
 """
 
+import json
 import unicodedata
 from typing import Final
 
@@ -36,13 +37,13 @@ def clean_line(text: str, max_characters: int | None = None) -> str:
     return _truncate(" ".join(_remove_invisible(text).split()), max_characters)
 
 
-def clean_text(text: str, max_characters: int | None = None) -> str:
-    """Return a text of visible characters that keeps its lines and its indentation.
+def clean_text(text: str, max_characters: int | None = None, *, kept: str = "") -> str:
+    """Return a text of visible characters, and those in `kept`, that keeps its lines and its indentation.
 
     A longer text is truncated and ends with an ellipsis.
     """
     lines = text.expandtabs(4).splitlines() if "\t" in text else text.splitlines()
-    cleaned = "\n".join(_remove_invisible(line) for line in lines)
+    cleaned = "\n".join(_remove_invisible(line, kept) for line in lines)
     return _truncate(cleaned + "\n" if text.endswith(("\n", "\r")) else cleaned, max_characters)
 
 
@@ -61,13 +62,30 @@ def escape_invisible(text: str, also: str = "") -> str:
     )
 
 
-def _remove_invisible(text: str) -> str:
+def escape_json(text: str) -> str:
+    """Return JSON with the same values, in which invisible characters are escapes: U+202E is `\\u202e`.
+
+    Line breaks between values stay. Outside its strings, JSON has no other character that is escaped.
+    """
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        char if char == "\n" or _is_visible_alone(char) else json.dumps(char)[1:-1]  # with ASCII only
+        for char in text
+    )
+
+
+def _remove_invisible(text: str, kept_characters: str = "") -> str:
     """Return the text without invisible characters; other white space becomes a space."""
     if text.isascii() and text.isprintable():
         return text
     kept: list[str] = []
     for index, char in enumerate(text):
-        if _is_visible_alone(char) or _is_part_of_glyph(char, kept[-1:], text[index + 1 : index + 2]):
+        if (
+            char in kept_characters
+            or _is_visible_alone(char)
+            or _is_part_of_glyph(char, kept[-1:], text[index + 1 : index + 2])
+        ):
             kept.append(char)
         elif char.isspace():
             kept.append(" ")

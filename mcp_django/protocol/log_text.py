@@ -1,4 +1,4 @@
-"""Loggers of the package: arguments and tracebacks without characters that deceive the reader of a terminal.
+"""Loggers of the package: arguments and tracebacks of visible characters.
 
 Log records hold text of clients, of other servers and of rows: names, error messages, exceptions. A line break in them
 would forge a record, and an escape sequence would change the terminal. Each logger of the package has one filter, so
@@ -23,6 +23,7 @@ class _EscapedText(str):
     """Text of an argument with escapes, whose `repr` is that of the argument."""
 
     __slots__ = ("_repr",)
+    _repr: str
 
     def __new__(cls, argument: object) -> "_EscapedText":
         text = super().__new__(cls, escape_invisible(str(argument)))

@@ -89,6 +89,8 @@ ONLY = {
     "contrib.memory": {
         "__init__",
         "conf",
+        "html_pages",
+        "management",
         "notifications",
         "observability",
         "providers",

@@ -82,7 +82,7 @@ def test_tables_keep_their_names() -> None:
 
 
 def test_loggers_keep_their_names() -> None:
-    assert set(LOGGERS.split()) <= literals(r'getLogger\("([\w.]+)"\)')
+    assert set(LOGGERS.split()) <= literals(r'get_logger\("([\w.]+)"\)')
 
 
 def test_checks_keep_their_ids() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from django.http import StreamingHttpResponse
 
 from mcp_django.contrib.control_room.models import CallLogEntry
+from mcp_django.protocol.display_text import escape_invisible, escape_json
 
 FIELDS = tuple(field.name for field in CallLogEntry._meta.concrete_fields if field.name not in ("id", "arguments"))
 FORMATS = ("csv", "jsonl")
@@ -31,13 +32,14 @@ def iter_lines(records: Iterable[CallLogEntry], format: str, *, with_arguments: 
         if format == "csv":
             yield format_csv_row(values.values())
         else:
-            yield json.dumps(values, ensure_ascii=False) + "\n"
+            yield escape_json(json.dumps(values, ensure_ascii=False)) + "\n"
 
 
 def format_csv_row(values: Iterable[Any]) -> str:
     """Return a line of CSV with each value in quotes, which no spreadsheet runs as a formula.
 
     Without quotes, a reader that separates by semicolons would find cells within a value (OWASP, "CSV Injection").
+    Invisible characters and line breaks are backslash escapes, because people and terminals read the file.
     """
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL).writerow(["" if value is None else _guard(value) for value in values])
@@ -45,9 +47,15 @@ def format_csv_row(values: Iterable[Any]) -> str:
 
 
 def _guard(value: Any) -> Any:
-    """Return a text that could begin a formula behind an apostrophe; other values as they are."""
-    is_formula = isinstance(value, str) and _FORMULA.match(value)
-    return f"'{value}" if is_formula else value
+    """Return a number as it is, and other values as text.
+
+    A text that could begin a formula has an apostrophe before it.
+    """
+    if isinstance(value, int | float):
+        return value
+    text = str(value)
+    guard = "'" if _FORMULA.match(text) else ""
+    return guard + escape_invisible(text)
 
 
 def build_csv_response(rows: Iterable[Iterable[Any]], name: str) -> StreamingHttpResponse:

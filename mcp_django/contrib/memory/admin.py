@@ -21,6 +21,7 @@ from django.utils.translation import gettext_lazy as _
 from mcp_django.contrib.memory.models import Conversation, Fact, Owner
 from mcp_django.contrib.memory.privacy import erase_owners
 from mcp_django.contrib.memory.quotas import notify_owner
+from mcp_django.html_pages import clean_views
 from mcp_django.types import clean_line, clean_text
 
 DATE_LOOKUPS = ("year", "month", "day", "gte", "lt")
@@ -69,6 +70,11 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes non
 
     class Media:
         css = {"all": ["mcp_django/admin.css"]}
+
+    @property
+    def urls(self) -> list[Any]:
+        """URL patterns of the pages, which have no invisible characters."""
+        return clean_views(super().urls)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

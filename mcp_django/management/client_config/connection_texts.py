@@ -16,6 +16,7 @@ from mcp_django.management.client_config.catalogue import (
     RemoteServer,
     TokenSource,
 )
+from mcp_django.protocol.display_text import escape_json
 
 FORMATS: dict[str, ModuleType] = {"json": jsonc, "toml": toml_text}
 """Modules that write the files of clients, by format."""
@@ -41,13 +42,13 @@ def build_client_name(settings: ServerSettings) -> str:
 
 def format_claude_command(name: str, entry: dict[str, Any]) -> str:
     """Return the command that adds a server to Claude Code."""
-    return f"claude mcp add-json {shlex.quote(name)} {shlex.quote(json.dumps(entry, ensure_ascii=False))}"
+    return f"claude mcp add-json {shlex.quote(name)} {shlex.quote(escape_json(json.dumps(entry, ensure_ascii=False)))}"
 
 
 def format_entry(client: ClientProgram, name: str, entry: dict[str, Any]) -> str:
     """Return a file of the client with one entry."""
     text: str = FORMATS[client.format].put("", client.section, name, entry)
-    return text.rstrip("\n")
+    return (escape_json(text) if client.format == "json" else text).rstrip("\n")
 
 
 def build_connection_texts(settings: ServerSettings, url: str, *, with_token: bool) -> list[ConnectionText]:

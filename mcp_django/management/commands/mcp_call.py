@@ -5,7 +5,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from asgiref.sync import async_to_sync
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.management.command_options import (
@@ -16,6 +16,7 @@ from mcp_django.management.command_options import (
     remove_protocol_members,
 )
 from mcp_django.management.inspection import ALLOWED, explain_denied_tool
+from mcp_django.management.output import CleanCommand
 from mcp_django.protocol.errors import MCPError
 from mcp_django.server.primitives.decorators import describe_close_match
 from mcp_django.server.primitives.registry import find_problem
@@ -24,7 +25,7 @@ from mcp_django.transports.inprocess import InProcessCaller
 from mcp_django.wiring import get_server
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Run a tool in this process and print its result as JSON.
 
     The call passes the same checks and permissions as a client's call. Elicitation uses the terminal. A tool that runs
@@ -59,7 +60,7 @@ class Command(BaseCommand):
             caller.cancel()
             raise CommandError("Stopped", returncode=130) from None
 
-        self.stdout.write(json.dumps(remove_protocol_members(result), indent=2, ensure_ascii=False))
+        self.write_json(remove_protocol_members(result))
         if result.get("isError"):
             raise SystemExit(1)
 
@@ -78,13 +79,13 @@ class Command(BaseCommand):
         self._write_message(params["message"])
         if "url" in params:
             self._write_message(params["url"])
-            return {"action": _prompt_consent("Opened? [y/N] ")}
+            return {"action": self._ask_consent("Opened? [y/N]")}
         if not params["requestedSchema"]["properties"]:
-            return {"action": _prompt_consent("Agreed? [y/N] ")}
+            return {"action": self._ask_consent("Agreed? [y/N]")}
 
         content: dict[str, Any] = {}
         for name, field in params["requestedSchema"]["properties"].items():
-            typed = _prompt(f"{field.get('title', name)} ({_describe_input(field)}; ! to decline): ")
+            typed = self._ask(f"{field.get('title', name)} ({_describe_input(field)}; ! to decline):")
             if typed == "!":
                 return {"action": "decline"}
             if typed:
@@ -92,6 +93,15 @@ class Command(BaseCommand):
             elif "default" in field:
                 content[name] = field["default"]
         return {"action": "accept", "content": content}
+
+    def _ask_consent(self, question: str) -> str:
+        return "accept" if self._ask(question).lower() in ("y", "yes") else "decline"
+
+    def _ask(self, question: str) -> str:
+        try:
+            return self.ask(question)
+        except EOFError:
+            raise CommandError("The tool requested input, but stdin ended") from None
 
 
 def _explain_unknown_tool(server: Server, principal: DjangoPrincipal, name: str) -> str:
@@ -111,17 +121,6 @@ def _describe_input(field: dict[str, Any]) -> str:
     choices = field.get("enum") or [choice["const"] for choice in field.get("oneOf", ())]
     kind = " | ".join(map(str, choices)) or field.get("format") or field.get("type", "string")
     return f"{kind}; empty for {json.dumps(field['default'])}" if "default" in field else str(kind)
-
-
-def _prompt_consent(text: str) -> str:
-    return "accept" if _prompt(text).lower() in ("y", "yes") else "decline"
-
-
-def _prompt(text: str) -> str:
-    try:
-        return input(text).strip()
-    except EOFError:
-        raise CommandError("The tool requested input, but stdin ended") from None
 
 
 def _parse_value(typed: str, field: dict[str, Any]) -> Any:

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from mcp_django.conf import get_settings
+from mcp_django.management.output import CleanCommand
 from mcp_django.models import Session
 from mcp_django.runtime.calls import idempotency
 from mcp_django.runtime.events.event_log import EventLog
@@ -12,7 +11,7 @@ from mcp_django.runtime.events.event_log import EventLog
 BATCH_SIZE = 500
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Delete all expired rows at once, which servers otherwise do gradually."""
 
     help = "Delete the MCP sessions that have ended or expired, old events, and other rows that have expired."

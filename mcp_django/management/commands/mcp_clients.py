@@ -1,14 +1,13 @@
 """Command to check and use the servers in `MCP["CLIENTS"]`."""
 
 import argparse
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from mcp_django import conf
 from mcp_django.client.client import Client
@@ -25,6 +24,7 @@ from mcp_django.management.command_options import (
     parse_tool_arguments,
     remove_protocol_members,
 )
+from mcp_django.management.output import CleanCommand
 from mcp_django.protocol.display_text import clean_line
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ HEADINGS = ("alias", "state", "transport", "revision", "era", "tools", "connect"
 RIGHT_ALIGNED = {"tools", "connect", "latency"}
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Check all servers concurrently and list their state.
 
     Exit with 1 if one is unreachable.
@@ -87,7 +87,7 @@ class Command(BaseCommand):
         results = async_to_sync(check_clients)(aliases, user=user, timeout=options["limit"])
 
         if options["json"]:
-            self._write_json([_build_json(result) for result in results])
+            self.write_json([_build_json(result) for result in results])
         elif not results:
             self.stdout.write('MCP["CLIENTS"] is empty')
         else:
@@ -112,21 +112,21 @@ class Command(BaseCommand):
             )
             return "  ".join(cells).rstrip()
 
-        self.stdout.write(self.style.MIGRATE_HEADING(line({name: name for name in HEADINGS})))
+        self.stdout.write(line({name: name for name in HEADINGS}), self.style.MIGRATE_HEADING)
         for row in rows:
             style = self.style.SUCCESS if row["state"] == "ok" else self.style.ERROR
-            self.stdout.write(style(line(row)))
+            self.stdout.write(line(row), style)
 
     def _list_tools(self, options: Mapping[str, Any], user: Any) -> None:
         result = async_to_sync(check_client)(options["alias"], user=user, timeout=options["limit"])
         if not result.reached:
             raise CommandError(_describe_failure(result))
         if options["json"]:
-            self._write_json([_dump(tool) for tool in result.tools])
+            self.write_json([_dump(tool) for tool in result.tools])
             return
 
         for tool in result.tools:
-            self.stdout.write(self.style.MIGRATE_HEADING(_sanitize_line(tool.name)))
+            self.stdout.write(_sanitize_line(tool.name), self.style.MIGRATE_HEADING)
             if description := _sanitize_line((tool.description or tool.title or "").strip().partition("\n")[0]):
                 self.stdout.write(f"  {description}")
             for name, schema in (tool.input_schema.get("properties") or {}).items():
@@ -141,7 +141,7 @@ class Command(BaseCommand):
             return await client.call_tool(options["tool"], arguments, on_progress=self._on_progress)
 
         result = self._run_with_client(options["alias"], user, call)
-        self._write_json(remove_protocol_members(_dump(result)))
+        self.write_json(remove_protocol_members(_dump(result)))
         if result.is_error:
             raise SystemExit(1)
 
@@ -169,15 +169,12 @@ class Command(BaseCommand):
             raise CommandError(_sanitize_line(str(problem))) from None
         except KeyboardInterrupt:
             raise CommandError("Stopped", returncode=130) from None
-        self.stdout.write(self.style.SUCCESS(f"{settings.alias} is authorized now"))
+        self.stdout.write(f"{settings.alias} is authorized now", self.style.SUCCESS)
 
     def _on_progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Write progress to stderr; stdout contains only the result."""
         of = f" of {total:g}" if total is not None else ""
         self.stderr.write(f"… {progress:g}{of} {_sanitize_line(message or '')}".rstrip(), style_func=str)
-
-    def _write_json(self, value: Any) -> None:
-        self.stdout.write(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _build_row(result: HealthCheckResult) -> dict[str, str]:

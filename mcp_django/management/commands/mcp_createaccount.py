@@ -7,16 +7,17 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import transaction
 
 from mcp_django.management.command_options import get_active_user
+from mcp_django.management.output import CleanCommand
 from mcp_django.management.token_creation import add_token_options, print_new_token
 from mcp_django.models import ServiceAccount
 from mcp_django.models.service_account import save_account
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Write only the token to stdout: `TOKEN=$(manage.py mcp_createaccount ci --owner alice …)`.
 
     The account is created together with its token, or not at all.

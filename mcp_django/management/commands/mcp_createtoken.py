@@ -3,13 +3,12 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from mcp_django.management.command_options import get_active_user
+from mcp_django.management.output import CleanCommand
 from mcp_django.management.token_creation import add_token_options, print_new_token
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Write only the token to stdout: `TOKEN=$(manage.py mcp_createtoken …)`."""
 
     help = "Create a personal access token for a user and print it once on stdout."

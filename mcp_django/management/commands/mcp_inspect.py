@@ -1,15 +1,13 @@
 """Command that lists the primitives of a server and their access rules."""
 
-import json
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from mcp_django.management.command_options import add_caller_options, get_command_principal
 from mcp_django.management.inspection import InspectedPrimitive, inspect_server
+from mcp_django.management.output import CleanCommand
 from mcp_django.orm.list_size import TOKEN_BYTES, ToolListSize, advise_generic_style
 from mcp_django.schema.host_rules import HostFinding
 from mcp_django.wiring import get_server, list_aliases
@@ -18,7 +16,7 @@ MAX_SHOWN_FINDINGS = 5
 """Maximum number of places that the text output has for one rule of a host."""
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Print each primitive with its requirements, source, and the user's access.
 
     The primitives are those of clients' lists: registered, mounted, proxied and stored ones.
@@ -45,12 +43,12 @@ class Command(BaseCommand):
                 alias: [_build_row(item, has_user=has_user, has_sizes=options["sizes"]) for item in items]
                 for alias, items in found.items()
             }
-            self.stdout.write(json.dumps(rows, indent=2, ensure_ascii=False, default=str))
+            self.write_json(rows, default=str)
             return
 
         for alias, items in found.items():
             server = get_server(alias)
-            self.stdout.write(self.style.MIGRATE_HEADING(f"{alias}: {server.info.name} {server.info.version}"))
+            self.stdout.write(f"{alias}: {server.info.name} {server.info.version}", self.style.MIGRATE_HEADING)
             for item in items:
                 size = f"  {item.size_bytes} bytes" if options["sizes"] else ""
                 verdict = f"  [{item.verdict}]" if has_user else ""
@@ -71,7 +69,7 @@ class Command(BaseCommand):
                 found.setdefault(finding.rule.name, []).append(finding)
         for findings in found.values():
             rule = findings[0].rule
-            self.stdout.write(self.style.WARNING(f"  {rule.reaction} ({rule.hosts}): {len(findings)} x {rule.name}"))
+            self.stdout.write(f"  {rule.reaction} ({rule.hosts}): {len(findings)} x {rule.name}", self.style.WARNING)
             for finding in findings[:MAX_SHOWN_FINDINGS]:
                 self.stdout.write(f"           {finding}")
             self.stdout.write(f"           {rule.remedy} Source: {rule.source}")
@@ -93,7 +91,7 @@ class Command(BaseCommand):
         model_tools = sum(item.is_model_tool for item in listed)
         size = ToolListSize(len(listed), sum(item.size_bytes for item in listed), model_tools)
         if size.is_reducible:
-            self.stdout.write(self.style.WARNING(f"  {size}. {advise_generic_style(alias)}"))
+            self.stdout.write(f"  {size}. {advise_generic_style(alias)}", self.style.WARNING)
 
 
 def _build_row(item: InspectedPrimitive, *, has_user: bool, has_sizes: bool) -> dict[str, Any]:

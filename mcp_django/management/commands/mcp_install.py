@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from mcp_django.conf import get_settings
 from mcp_django.conf.options import ServerSettings
@@ -34,11 +34,12 @@ from mcp_django.management.client_config.connection_texts import (
 )
 from mcp_django.management.client_config.safe_file import SafeFile
 from mcp_django.management.command_options import add_server_option
+from mcp_django.management.output import CleanCommand
 
 SETTINGS_VARIABLE = "DJANGO_SETTINGS_MODULE"
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Print the configuration.
 
     With `--write` add it to the file and preserve everything else. A file that cannot be read or changed safely is left

@@ -10,11 +10,12 @@ from argparse import ArgumentParser
 from functools import partial
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import Error, connections
 
 from mcp_django.conf import get_settings
 from mcp_django.management.command_options import add_caller_options, add_server_option
+from mcp_django.management.output import CleanCommand
 from mcp_django.management.stdio_user import Identity, identify_token_bearer, identify_user
 from mcp_django.models import Session
 from mcp_django.transports.connection.options import CloseReason
@@ -32,7 +33,7 @@ TOKEN_VARIABLE, USER_VARIABLE = "MCP_TOKEN", "MCP_USER"
 CLEAN_CLOSE_REASONS = (CloseReason.CLIENT_GONE, CloseReason.SHUTDOWN)
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Serve the protocol on stdout; all other output is redirected to stderr.
 
     The exit code is 0 if the client closed the streams, 1 after an error, and 128 plus the signal number after a

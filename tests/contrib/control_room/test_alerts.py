@@ -227,6 +227,16 @@ def test_mail_goes_to_the_addresses_of_the_setting(settings: Any) -> None:
     assert [message.to for message in mail.outbox] == [["oncall@example.com"]]
 
 
+def test_a_mail_has_one_clean_line_for_each_value(settings: Any) -> None:
+    settings.ADMINS = ADMINS
+    make_rollup(MINUTE, outcome="bug", name="to\u202eol\x1b\nBcc: all@example.com")
+    check_alerts(NOW)
+    [message] = mail.outbox
+    assert "tool Bcc: all@example.com" in message.subject
+    assert "Subject: default: tool Bcc: all@example.com\n" in message.body
+    assert all(line.isprintable() for line in message.body.splitlines())
+
+
 def test_a_mail_server_that_fails_does_not_stop_the_check(
     settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,6 +1,7 @@
 """Admin of recorded calls."""
 
 import html
+import json
 import re
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from mcp_django.contrib.control_room.export import format_csv_row
+from mcp_django.contrib.control_room.export import format_csv_row, iter_lines
 from mcp_django.contrib.control_room.models import CallLogEntry
 from mcp_django.contrib.control_room.recording.timeline import RecordedWait, Timeline
 from tests.contrib.control_room.test_rows import make_record
@@ -166,6 +167,16 @@ def test_no_spreadsheet_runs_a_value_of_an_export(start: str, before: str) -> No
     line = format_csv_row([f"{before}{start}1+1", None, 5, "x;=1+1", 'a"b'])
     assert line.startswith("\"'")
     assert line.endswith(',"","5","x;=1+1","a""b"\r\n')
+
+
+def test_an_export_escapes_invisible_characters_and_keeps_their_meaning(record: CallLogEntry) -> None:
+    hostile = "Ch\u202ead\u200b\x1b[31m\r\n\ud800\u2800"
+    escaped = r"Ch\u202ead\u200b\x1b[31m\r\n\ud800\u2800"
+    assert format_csv_row([hostile, [hostile]]) == f'"{escaped}","[\'{escaped}\']"\r\n'
+    record.client = hostile
+    [line] = iter_lines([record], "jsonl", with_arguments=False)
+    assert json.loads(line)["client"] == hostile
+    assert line.rstrip("\n").isprintable()
 
 
 def test_ordinary_values_of_an_export_stay_as_they_are() -> None:

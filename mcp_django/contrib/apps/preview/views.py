@@ -7,7 +7,6 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import render
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.clickjacking import xframe_options_sameorigin
@@ -18,7 +17,7 @@ from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipa
 from mcp_django.contrib.apps.preview.host import AppHost, build_document
 from mcp_django.contrib.apps.preview.links import read_arguments
 from mcp_django.contrib.apps.preview.options import is_enabled, may_preview
-from mcp_django.html_pages import add_security_headers, build_login_url, get_static_source
+from mcp_django.html_pages import add_security_headers, build_login_url, get_static_source, render_clean
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidRequest, MCPError, ParseError
 from mcp_django.server.ports import Overloaded
@@ -80,7 +79,7 @@ class PreviewPageView(PreviewView):
                 },
             },
         }
-        response = render(request, "mcp_apps/preview.html", context)
+        response = HttpResponse(render_clean("mcp_apps/preview.html", context, request))
         response["Content-Security-Policy"] = _build_page_policy()
         return add_security_headers(response)
 

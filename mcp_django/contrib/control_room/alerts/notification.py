@@ -9,7 +9,11 @@ from django.utils.translation import gettext as _
 from mcp_django.contrib.control_room.alerts.options import get_alert_settings
 from mcp_django.contrib.control_room.models import Alert
 from mcp_django.contrib.control_room.signals import alert_cleared, alert_raised
+from mcp_django.protocol.display_text import clean_line
 from mcp_django.protocol.log_text import get_logger
+
+MAX_SUBJECT_CHARACTERS = 200
+"""Maximum characters of the subject of a mail."""
 
 logger = get_logger("mcp_django.alerts")
 
@@ -43,7 +47,9 @@ def _send_signal(signal: Signal, alert: Alert) -> None:
 
 
 def _send_mail(subject: str, alert: Alert) -> None:
-    body = "\n".join(f"{label}: {value}" for label, value in _iter_lines(alert)) + "\n"
+    # The subject of an alert names a tool or a server. A line break in it would be refused as a second header.
+    subject = clean_line(subject, MAX_SUBJECT_CHARACTERS)
+    body = "\n".join(clean_line(f"{label}: {value}") for label, value in _iter_lines(alert)) + "\n"
     addresses = get_alert_settings().mail
     try:
         if addresses is None:

@@ -9,6 +9,7 @@ from asgiref.sync import async_to_sync
 
 from mcp_django import wiring
 from mcp_django.auth.principal import DjangoPrincipal
+from mcp_django.protocol.display_text import escape_json
 from mcp_django.protocol.errors import MCPError
 from mcp_django.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from mcp_django.protocol.revisions import LATEST
@@ -98,4 +99,4 @@ def list_all(alias: str, principal: DjangoPrincipal, method: str, key: str) -> l
 
 def format_json(value: Any) -> str:
     """Return a value as readable JSON."""
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    return escape_json(json.dumps(value, indent=2, ensure_ascii=False))

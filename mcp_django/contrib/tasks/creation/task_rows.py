@@ -72,7 +72,11 @@ def build_repetition(task: Task, operator: Any) -> Task:
 
 def may_repeat(task: Task, operator: Any) -> bool:
     """Return True if the caller of a task has no more rights than an operator. Queries the database."""
-    return may_act_for(operator, task.user, task.get_context()["principal"]["kind"])
+    try:
+        kind = task.get_context()["principal"]["kind"]
+    except (ValueError, TypeError, LookupError):  # a damaged row
+        return False
+    return may_act_for(operator, task.user, kind)
 
 
 def get_task_options(tool: Tool) -> TaskOptions:

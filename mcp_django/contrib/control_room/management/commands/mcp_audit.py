@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from mcp_django.contrib.control_room.models import CallLogEntry, ChainHead
 from mcp_django.contrib.control_room.options import get_settings
@@ -12,9 +12,10 @@ from mcp_django.contrib.control_room.recording.chain.heads import START_PROCESS
 from mcp_django.contrib.control_room.recording.chain.seals import UNSEALED
 from mcp_django.contrib.control_room.recording.chain.verification import verify_chain
 from mcp_django.contrib.control_room.recording.writer import get_alias
+from mcp_django.management.output import CleanCommand
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Verify the chains, and print the rows that were altered, removed or inserted."""
 
     help = 'Check the rows of calls that were written with MCP["RECORD"]["CHAIN"]. Exit with status 1 for a problem.'

@@ -4,18 +4,19 @@ from argparse import ArgumentParser
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from mcp_django.contrib.control_room.export import FORMATS, iter_lines
 from mcp_django.contrib.control_room.models import CallLogEntry, OutcomeChoices
+from mcp_django.management.output import CleanCommand
 
 EXAMPLE_DATE = "YYYY-MM-DD"
 DEFAULT_PERIOD = timedelta(days=1)
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Write the recorded calls to the standard output, the oldest first."""
 
     help = "Export the recorded calls as CSV or JSON lines. Default: those of the last 24 hours."

@@ -4,12 +4,13 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from mcp_django.contrib.control_room.recording.maintenance import remove_user
+from mcp_django.management.output import CleanCommand
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Replace a user in the records of calls by a random name. Counts stay."""
 
     help = "Remove a user from the records of calls: name, client, arguments. Counts stay."

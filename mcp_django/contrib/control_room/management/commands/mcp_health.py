@@ -1,19 +1,19 @@
 """`manage.py mcp_health`: active alerts, for people and for monitoring."""
 
-import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from mcp_django.contrib.control_room.alerts.evaluation import check_alerts
 from mcp_django.contrib.control_room.alerts.measurements import measure
 from mcp_django.contrib.control_room.alerts.options import DEFAULT_LIMITS, get_alert_settings
+from mcp_django.management.output import CleanCommand
 
 ANY = "any"
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Check the limits now, and print the alerts. With `--fail-on`, fail if one is active and not muted."""
 
     help = 'Check the limits of MCP["ALERTS"] and print the active alerts. Exit with status 1 for those of --fail-on.'
@@ -49,7 +49,7 @@ class Command(BaseCommand):
                 }
                 for alert in alerts
             ]
-            self.stdout.write(json.dumps({"alerts": active, "measurements": measured}))
+            self.write_json({"alerts": active, "measurements": measured}, indent=None)
         elif not alerts:
             self.stdout.write("No alert is active.")
         else:

@@ -3,8 +3,6 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from mcp_django.contrib.control_room.recording.maintenance import (
     count_old_rows,
     delete_old_rows,
@@ -14,9 +12,10 @@ from mcp_django.contrib.control_room.recording.maintenance import (
     pause_between,
     remove_deleted_users,
 )
+from mcp_django.management.output import CleanCommand
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Delete the records of calls whose retention is over.
 
     Serving processes do the same each hour.

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, StreamingHttpResponse
 from django.middleware.csrf import get_token
-from django.template.loader import render_to_string
 
 from mcp_django.contrib.apps.preview.host import is_visible
 from mcp_django.contrib.control_room.pages.room import log_act
@@ -19,6 +18,7 @@ from mcp_django.contrib.control_room.playground.primitives import KINDS, list_en
 from mcp_django.contrib.control_room.playground.runs.operations import RunTarget
 from mcp_django.contrib.control_room.playground.runs.rounds import OperationRound, read_operation
 from mcp_django.contrib.control_room.playground.runs.streams import Send, build_stream
+from mcp_django.html_pages import render_clean
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound
 
 APP = "app"
@@ -88,7 +88,7 @@ def _render_confirmation(request: HttpRequest, target: RunTarget, app: str, para
         "log_level": request.POST.get("log_level", ""),
         "csrf_token": get_token(request),
     }
-    return render_to_string(CONFIRMATION_TEMPLATE, context)
+    return render_clean(CONFIRMATION_TEMPLATE, context)
 
 
 def _end(request: HttpRequest, event: JSONObject) -> StreamingHttpResponse:

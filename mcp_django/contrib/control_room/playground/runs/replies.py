@@ -10,7 +10,6 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.http import HttpRequest, JsonResponse
 from django.middleware.csrf import get_token
-from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
 from mcp_django import wiring
@@ -19,6 +18,7 @@ from mcp_django.contrib.control_room.playground.messages import format_json
 from mcp_django.contrib.control_room.playground.runs.operations import OPERATION_SECONDS, RunTarget, get_run_sealer
 from mcp_django.contrib.control_room.playground.runs.questions import ServerQuestion, build_questions
 from mcp_django.contrib.control_room.playground.runs.wire import LiveQuestion
+from mcp_django.html_pages import render_clean
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.calls.call import Connection
@@ -87,7 +87,7 @@ async def _deliver(target: RunTarget, session_key: str, response: dict[str, Any]
 
 
 def _render(questions: list[ServerQuestion], token: str, csrf_token: str, target: RunTarget) -> str:
-    return render_to_string(
+    return render_clean(
         QUESTIONS_TEMPLATE,
         {
             "questions": questions,

@@ -14,7 +14,6 @@ from django.core.exceptions import PermissionDenied
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 from django.middleware.csrf import get_token
-from django.template.loader import render_to_string
 from django.utils import translation
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
@@ -43,6 +42,8 @@ from mcp_django.contrib.control_room.playground.runs.simulated_clients import DE
 from mcp_django.contrib.control_room.playground.runs.streams import MEDIA_TYPE, Send, build_stream
 from mcp_django.contrib.control_room.playground.runs.wire import LiveQuestion, RunObserver, WireMessage, WireRun
 from mcp_django.contrib.control_room.playground.schema_forms import build_filled_form
+from mcp_django.html_pages import render_clean
+from mcp_django.protocol.display_text import clean_line, clean_text
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import LATEST
 from mcp_django.protocol.types import LOG_LEVELS
@@ -145,7 +146,7 @@ class OperationRound:
         if form.is_bound and exchange is not None:
             form.add_server_errors(exchange.error_text)
         return {
-            "parts": {name: render_to_string(template, dict(self.page)) for name, template in PART_TEMPLATES.items()},
+            "parts": {name: render_clean(template, self.page) for name, template in PART_TEMPLATES.items()},
             "errors": {form.add_prefix(name): list(map(str, found)) for name, found in form.errors.items()},
         }
 
@@ -163,7 +164,7 @@ class OperationRound:
         response = self._find_app_response(context) if self.operation.app else None
         if response is not None:
             return {"kind": "end", "html": "", "response": response}
-        return {"kind": "end", "html": render_to_string(RESULT_TEMPLATE, {**context, "csrf_token": self._csrf_token})}
+        return {"kind": "end", "html": render_clean(RESULT_TEMPLATE, {**context, "csrf_token": self._csrf_token})}
 
     def _find_app_response(self, context: Mapping[str, Any]) -> JSONObject | None:
         """Return the response for the app that sent the request; None while questions wait for the operator."""
@@ -328,12 +329,15 @@ def _describe_notification(message: Mapping[str, Any]) -> JSONObject:
     if not isinstance(params, Mapping):
         return {}
     if message.get("method") == "notifications/progress":
-        return {"progress": {name: params.get(name) for name in ("progress", "total", "message")}}
+        text = params.get("message")
+        shown = clean_line(text) if isinstance(text, str) else text
+        return {"progress": {"progress": params.get("progress"), "total": params.get("total"), "message": shown}}
     if message.get("method") == "notifications/cancelled":
         return {"withdrawn": params.get("requestId")}
     if message.get("method") == "notifications/message":
         data = params.get("data")
-        return {"log": f"{params.get('level')}: {data if isinstance(data, str) else format_json(data)}"}
+        text = data if isinstance(data, str) else format_json(data)
+        return {"log": clean_text(f"{params.get('level')}: {text}")}
     return {}
 
 

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from mcp_django.contrib.memory.expiry import expire
+from mcp_django.management.output import CleanCommand
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Delete expired data of all owners; a write deletes that of its owner only."""
 
     help = "Delete expired conversations and facts, and owners without data."

@@ -1,15 +1,15 @@
 """Command `mcp_memory_export`: print the stored data of a user."""
 
-import json
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from mcp_django.contrib.memory.management import add_arguments, find_named_owners
 from mcp_django.contrib.memory.privacy import export_owners
+from mcp_django.management.output import CleanCommand
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Print the stored data of a user as JSON."""
 
     help = "Print the stored data of a user as JSON: conversations and facts of all clients."
@@ -20,4 +20,4 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         said = {"user": options["user"], "owners": export_owners(find_named_owners(options))}
-        self.stdout.write(json.dumps(said, ensure_ascii=False, indent=options["indent"] or None))
+        self.write_json(said, indent=options["indent"] or None)

@@ -3,14 +3,15 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from mcp_django.contrib.oauth.clients import clients
 from mcp_django.contrib.oauth.flows import refresh_rotation, revocation
 from mcp_django.contrib.oauth.options import get_settings
+from mcp_django.management.output import CleanCommand
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Command to run once a day."""
 
     help = (

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.clients import clients, documents
@@ -13,10 +13,11 @@ from mcp_django.contrib.oauth.clients.client_metadata import MAX_METADATA_BYTES,
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.tokens import resource_indicators, scopes
 from mcp_django.management.command_options import get_active_user
+from mcp_django.management.output import CleanCommand
 from mcp_django.models.token import check_scopes
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Command that writes the client's id to stdout, and its secret on a second line."""
 
     help = (

@@ -1,6 +1,5 @@
 """`manage.py mcp_skills`: list, verify and add skills."""
 
-import json
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,12 +8,13 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.apps import apps
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from mcp_django.contrib.skills.models import StoredSkill
 from mcp_django.contrib.skills.packages import SkillPackage, read_package, write_package
 from mcp_django.contrib.skills.provider import FOLDER
 from mcp_django.management.command_options import add_caller_options, get_command_principal
+from mcp_django.management.output import CleanCommand
 from mcp_django.protocol.errors import MCPError
 from mcp_django.protocol.skills import LIST_METHOD, SKILL_FILE, SKILLS_IDENTIFIER, InvalidSkill
 from mcp_django.schema.frontmatter import find_ambiguous_values
@@ -24,7 +24,7 @@ from mcp_django.testing.skill_document import list_entries
 from mcp_django.wiring import get_server, list_aliases
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """List the skills of the servers, verify them as a client does, or add one to an app.
 
     `verify` reads each file of each skill and compares it with its entry. With a folder or an archive, it checks that
@@ -70,13 +70,13 @@ class Command(BaseCommand):
         if options["action"] == "verify":
             self._verify(clients, entries)
         elif options["json"]:
-            self.stdout.write(json.dumps(entries, indent=2, ensure_ascii=False))
+            self.write_json(entries)
         else:
             self._list(entries)
 
     def _list(self, entries: Mapping[str, list[dict[str, Any]]]) -> None:
         for alias, found in entries.items():
-            self.stdout.write(self.style.MIGRATE_HEADING(f"{alias}: {len(found)} skills"))
+            self.stdout.write(f"{alias}: {len(found)} skills", self.style.MIGRATE_HEADING)
             for entry in found:
                 self.stdout.write(f"  {entry['uri']}  ({_describe_files(entry['resources'])})")
                 self.stdout.write(f"    {entry['frontmatter']['description']}")
@@ -113,7 +113,7 @@ class Command(BaseCommand):
             raise CommandError(f"{path}: {' '.join(problem.messages)}") from None
         row.record(note="mcp_skills add")
         state = "published" if row.enabled else "a draft; publish it in the admin"
-        self.stdout.write(self.style.SUCCESS(f"Stored {row}: {state}"))
+        self.stdout.write(f"Stored {row}: {state}", self.style.SUCCESS)
 
     def _write(self, package: SkillPackage, options: dict[str, Any]) -> None:
         directory: Path = options["directory"] or _get_app_directory(options["app"])
@@ -123,7 +123,7 @@ class Command(BaseCommand):
             raise CommandError(f"{problem}; use --replace to replace it") from None
         except OSError as problem:
             raise CommandError(f"{directory} cannot be written: {problem.strerror}") from None
-        self.stdout.write(self.style.SUCCESS(f"Added {target}"))
+        self.stdout.write(f"Added {target}", self.style.SUCCESS)
 
     def _report(self, package: SkillPackage) -> None:
         """Write the size of a valid skill, and warnings about it."""

@@ -3,13 +3,13 @@
 from typing import Any
 
 from asgiref.sync import async_to_sync
-from django.core.management.base import BaseCommand
 
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.upkeep import maintain_tasks
+from mcp_django.management.output import CleanCommand
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Command that ends lost attempts, cancels expired tasks and deletes old rows.
 
     With Celery or Django's tasks, it also sends waiting tasks to the workers again.

@@ -1,16 +1,16 @@
 """`manage.py mcp_taskhealth`: figures of tasks and workers, for monitoring."""
 
-import json
 from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from mcp_django.contrib.tasks.rows.figures import TaskFigures, read_figures
+from mcp_django.management.output import CleanCommand
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Print the figures of tasks. With limits, fail if one of them is exceeded."""
 
     help = "Print the number of waiting and running tasks, lost attempts and workers. Fail above a limit."
@@ -25,7 +25,7 @@ class Command(BaseCommand):
         figures = read_figures()
         values = asdict(figures)
         if options["json"]:
-            self.stdout.write(json.dumps(values))
+            self.write_json(values, indent=None)
         else:
             for name, value in values.items():
                 self.stdout.write(f"{name.replace('_', ' ')}: {value:g}")

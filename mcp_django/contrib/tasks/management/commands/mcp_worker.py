@@ -5,19 +5,20 @@ import signal
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import Error
 
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.worker import WorkerOptions, WorkerProcess, WorkerStartError, parse_queues
+from mcp_django.management.output import CleanCommand
 from mcp_django.transports.stdio.stdio import exit_after
 
 EXIT_TIMEOUT_SECONDS = 5.0
 """Seconds until a stopped process exits, even if threads of tools still run."""
 
 
-class Command(BaseCommand):
+class Command(CleanCommand):
     """Run waiting tasks until SIGTERM or SIGINT. The second signal cancels the running ones."""
 
     help = "Run waiting tasks of MCP clients. Start any number of these processes."
