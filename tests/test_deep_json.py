@@ -3,16 +3,23 @@
 `tests.interaction.test_malformed_messages` has the same for messages on each transport.
 """
 
+import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
+from django.forms.formsets import ManagementForm
 from django.test import Client
 from django.urls import URLResolver, get_resolver, include, path
+
+import mcp_django
+from tests.support.admin_pages import iter_admin_paths
+from tests.support.package_rows import PACKAGE_LABELS, create_package_rows
 
 DEEP = {
     "5,000 objects": '{"a":' * 5_000 + "1" + "}" * 5_000,
@@ -69,6 +76,45 @@ def urls(settings: Any) -> list[str]:
 def browser(db: None) -> Client:
     User.objects.create_superuser("root")
     return Client(raise_request_exception=False, SERVER_NAME="localhost")
+
+
+def test_json_is_parsed_where_deep_nesting_is_an_ordinary_error() -> None:
+    package = Path(mcp_django.__file__).parent
+    found = set()
+    for module in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("json.loads", "json.load"):
+                found.add(module.relative_to(package).as_posix())
+    # Each of them catches RecursionError. The others use `jsonrpc.loads`, which has a limit, or `loads_exactly`.
+    assert found == {"auth/external/strict_json.py", "contrib/memory/validation.py", "protocol/jsonrpc.py"}
+
+
+def build_form_data(page: Any, text: str) -> dict[str, str]:
+    """Return the data of a form of the admin, with the text in each field."""
+    forms = [page.context["adminform"].form]
+    for formset in page.context["inline_admin_formsets"]:
+        forms += [formset.formset.management_form, *formset.formset.forms]
+    data = {}
+    for form in forms:
+        is_management = isinstance(form, ManagementForm)
+        data |= {form.add_prefix(name): str(form[name].value()) if is_management else text for name in form.fields}
+    return data
+
+
+def test_no_form_of_the_admin_breaks(browser: Client, settings: Any, subtests: pytest.Subtests) -> None:
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = None
+    create_package_rows("example")
+    browser.force_login(User.objects.get(username="root"))
+    tried = 0
+    for url in iter_admin_paths(PACKAGE_LABELS):
+        if not url.endswith(("/add/", "/change/")):
+            continue
+        page: Any = browser.get(url)
+        if page.status_code == 200 and page.context is not None and "adminform" in page.context:
+            with subtests.test(url=url):
+                tried += 1
+                assert browser.post(url, build_form_data(page, DEEP["100,000 arrays"])).status_code in (200, 302, 403)
+    assert tried > 15
 
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)

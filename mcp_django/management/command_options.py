@@ -1,6 +1,5 @@
 """Options and arguments that the commands share: the caller, the server, and the arguments of a tool."""
 
-import json
 from argparse import ArgumentParser
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from django.core.management.base import CommandError
 
 from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal, local_principal
 from mcp_django.conf import get_settings
+from mcp_django.protocol import jsonrpc
 from mcp_django.wiring import list_aliases
 
 
@@ -27,8 +27,8 @@ def add_server_option(parser: ArgumentParser) -> None:
 def parse_tool_arguments(text: str) -> dict[str, Any]:
     """Return the arguments of a tool from JSON. Raises CommandError unless they are an object."""
     try:
-        arguments = json.loads(text)
-    except (ValueError, RecursionError) as problem:
+        arguments = jsonrpc.loads_exactly(text)
+    except ValueError as problem:
         raise CommandError(f"The arguments are not valid JSON: {problem}") from None
     if not isinstance(arguments, dict):
         raise CommandError("The arguments must be a JSON object")

@@ -7,6 +7,7 @@ eras (arrays, responses, a required ``_meta``) are checked elsewhere.
 from __future__ import annotations
 
 import gc
+import json
 import re
 from typing import Any, NamedTuple
 
@@ -24,6 +25,18 @@ Id = int | str
 loads = orjson.loads
 Fragment = orjson.Fragment
 """Part of a value that is encoded already."""
+
+
+def loads_exactly(text: str | bytes) -> Any:
+    """Decode JSON whose integers may have any size.
+
+    Raises ValueError, also for nesting that is too deep for the parser of Python. That parser raises RecursionError,
+    which callers do not expect of a text.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("The JSON is nested too deeply") from None
 
 
 def dumps(value: Any) -> bytes:

@@ -284,6 +284,12 @@ def test_an_integer_of_any_size_is_a_number(number: int) -> None:
     assert json.loads(jsonrpc.dumps({"a": [number, 1]})) == {"a": [number, 1]}
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[" * 100_000 + "]" * 100_000])
+def test_deep_nesting_is_an_ordinary_error_of_the_parser(text: str) -> None:
+    with pytest.raises(ValueError, match="nested too deeply"):
+        jsonrpc.loads_exactly(text)
+
+
 def test_a_value_without_a_form_in_json_is_a_type_error(subtests: pytest.Subtests) -> None:
     endless: list[object] = []
     endless.append(endless)

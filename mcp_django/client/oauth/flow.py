@@ -32,6 +32,7 @@ from mcp_django.client.oauth.token_store import TokenGrant, TokenRow, run_in_thr
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.crypto import UnsealError
 from mcp_django.models import ClientFlow, ClientToken
+from mcp_django.protocol import jsonrpc
 
 FLOW_LIFETIME_SECONDS: Final = 600
 """Seconds for which a flow is valid."""
@@ -304,7 +305,7 @@ def _take_flow(
         raise AuthorizationFailed("No authorization with this state is open in this browser; try again")
 
     try:
-        content = json.loads(unseal(row.sealed, _binding(settings, user, hashed), purpose=FLOW_PURPOSE).data)
+        content = jsonrpc.loads_exactly(unseal(row.sealed, _binding(settings, user, hashed), purpose=FLOW_PURPOSE).data)
         return PendingAuthorization(**content["pending"]), content["back"]
     except (UnsealError, TypeError, KeyError):
         raise AuthorizationFailed("The authorization was started before the site changed; try again") from None

@@ -22,6 +22,7 @@ from mcp_django.client.oauth.crypto import hash_parts, seal, unseal
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.crypto import UnsealError
 from mcp_django.models import ClientToken
+from mcp_django.protocol import jsonrpc
 
 CLAIM_SECONDS: Final = 30.0
 """Seconds for which a renewal claims the row.
@@ -193,7 +194,7 @@ class TokenRow:
     def _unseal(self, row: ClientToken, purpose: str, text: str, issuer: str) -> dict[str, Any] | None:
         try:
             data, stale = unseal(text, self._binding(issuer), purpose=purpose)
-            values: dict[str, Any] = json.loads(data)
+            values: dict[str, Any] = jsonrpc.loads_exactly(data)
         except (UnsealError, ValueError):
             return None
         if stale:

@@ -7,7 +7,6 @@ follows redirects within the origin. The redirected request equals the first one
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from mcp_django.client.errors import ClientConnectionError, ClientError
 from mcp_django.client.failures import CONNECTION_CLOSED_MESSAGE, LOCAL_ERROR_CODE, flatten_error, store_error
 from mcp_django.client.transports.streams import Streams
 from mcp_django.logs.redaction import URL_PATTERNS, RedactionFilter
+from mcp_django.protocol import jsonrpc
 
 if TYPE_CHECKING:
     from mcp_django.client.transports.targets import SSE, StreamableHTTP
@@ -210,7 +210,7 @@ def _is_jsonrpc_error(response: httpx2.Response, body: bytes) -> bool:
 def _get_call_id(request: httpx2.Request) -> str | int | None:
     """Return the id of the call in a request; None for a notification or a response."""
     try:
-        message = json.loads(request.content)
+        message = jsonrpc.loads_exactly(request.content)
         return message.get("id") if "method" in message else None
     except (ValueError, AttributeError, TypeError, httpx2.RequestNotRead):
         return None

@@ -21,6 +21,9 @@ NAME_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._~-]{{0,{MAX_NAME_CHARACTERS - 1}}}"
 MAX_TAGS, MAX_TAG_CHARACTERS = 20, 50
 ROLES = ("user", "assistant", "system", "tool")
 MAX_EXCERPT_CHARACTERS = 80
+_SURROGATE = re.compile("[\ud800-\udfff]")
+MAX_DEPTH = 100
+"""Maximum nesting of metadata and messages."""
 
 
 class MemoryFull(ValidationError):
@@ -48,7 +51,7 @@ def clean_name(given: str) -> str:
 
 def clean_line(given: str, label: str, max_characters: int) -> str:
     """Return text as one line of visible characters, without surrounding space."""
-    line = types.clean_line(_check_no_null_text(given))
+    line = types.clean_line(_check_text(given))
     if len(line) > max_characters:
         raise ValidationError(f"The {label} may have at most {max_characters} characters.")
     return line
@@ -76,7 +79,7 @@ def clean_tags(given: Iterable[str]) -> list[str]:
 
 def clean_text(given: str, label: str, max_characters: int) -> str:
     """Return a text of one or more lines of visible characters, which must not be empty."""
-    text = types.clean_text(_check_no_null_text(given)).strip()
+    text = types.clean_text(_check_text(given)).strip()
     if not text:
         raise ValidationError(f"The {label} is empty.")
     if len(text) > max_characters:
@@ -139,28 +142,32 @@ def count_bytes(*values: Any) -> int:
 def _to_plain_json(value: Any, label: str) -> Any:
     """Return the value as JSON stores it."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        plain = json.loads(json.dumps(value, ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         raise ValidationError(f"The {label} must be valid JSON.") from None
-    plain = json.loads(text)
-    _check_no_null(plain)
+    _check_json(plain, label)
     return plain
 
 
-def _check_no_null(value: Any) -> None:
+def _check_json(value: Any, label: str, depth: int = 0) -> None:
+    """Raise ValidationError for NUL, and for deep nesting, with which the row could not be read on each stack."""
+    if depth > MAX_DEPTH:
+        raise ValidationError(f"The {label} may have at most {MAX_DEPTH} levels.")
     if isinstance(value, str):
-        _check_no_null_text(value)
+        _check_text(value)
     elif isinstance(value, list):
         for item in value:
-            _check_no_null(item)
+            _check_json(item, label, depth + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
-            _check_no_null_text(key)
-            _check_no_null(item)
+            _check_text(key)
+            _check_json(item, label, depth + 1)
 
 
-def _check_no_null_text(text: str) -> str:
-    """Return the text, or raise ValidationError: PostgreSQL cannot store U+0000."""
+def _check_text(text: str) -> str:
+    """Return the text, or raise ValidationError for characters that PostgreSQL cannot store."""
     if "\0" in text:
         raise ValidationError("U+0000 cannot be stored; remove it.")
+    if not text.isascii() and _SURROGATE.search(text):
+        raise ValidationError("Half of a character (a lone surrogate) cannot be stored; remove it.")
     return text

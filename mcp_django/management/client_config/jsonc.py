@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from mcp_django.protocol import jsonrpc
+
 _MAX_DEPTH = 100
 _DECODER = json.JSONDecoder()
 _BLANKS_AND_COMMENTS = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -191,7 +193,7 @@ class _JSONCParser:
         if match is None:
             self.fail(offset, "a value is missing")
         assert match is not None
-        return JSONValue(json.loads(match[0]), offset, match.end())
+        return JSONValue(jsonrpc.loads_exactly(match[0]), offset, match.end())
 
     def _parse_string(self, offset: int) -> tuple[str, int]:
         if self._text[offset : offset + 1] != '"':

@@ -17,6 +17,7 @@ from mcp_django.management.command_options import (
 )
 from mcp_django.management.inspection import ALLOWED, explain_denied_tool
 from mcp_django.management.output import CleanCommand
+from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import MCPError
 from mcp_django.server.primitives.decorators import describe_close_match
 from mcp_django.server.primitives.registry import find_problem
@@ -129,6 +130,6 @@ def _parse_value(typed: str, field: dict[str, Any]) -> Any:
     if field.get("type") == "boolean" and typed.lower() in ("y", "yes", "n", "no"):
         return typed.lower() in ("y", "yes")
     try:
-        return json.loads(typed)
-    except (ValueError, RecursionError):
+        return jsonrpc.loads_exactly(typed)
+    except ValueError:
         return typed

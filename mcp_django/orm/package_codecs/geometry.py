@@ -3,7 +3,6 @@
 GeoDjango requires GDAL, also for the conversion to and from GeoJSON.
 """
 
-import json
 from typing import Any
 
 from django.db import connections, router
@@ -38,7 +37,7 @@ def build_geometry_codec(field: Any) -> Codec:
 
     def encode(value: Any) -> Any:
         geometry = value.transform(_GEOJSON_SRID, clone=True) if value.srid not in (None, _GEOJSON_SRID) else value
-        return json.loads(geometry.geojson)
+        return jsonrpc.loads_exactly(geometry.geojson)
 
     def decode(value: Any) -> Any:
         text = jsonrpc.dumps(value).decode()

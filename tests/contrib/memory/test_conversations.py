@@ -1,5 +1,6 @@
 """Conversations through the tools."""
 
+import functools
 from typing import Any
 
 import pytest
@@ -167,6 +168,8 @@ def test_python_callers_get_errors_for_invalid_messages(db: None, subtests: pyte
         {"role": "user", "content": "x", "other": 1},
         {"role": "user", "content": [float("nan")]},
         {"role": "user", "content": [object()]},
+        {"role": "user", "content": functools.reduce(lambda value, _: [value], range(150), [])},
+        {"role": "user", "content": "\ud800"},
     )
     for message in cases:
         with subtests.test(message=message), rolled_back(), pytest.raises(ValidationError):

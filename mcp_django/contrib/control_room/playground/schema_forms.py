@@ -259,9 +259,9 @@ def _check_json(text: str) -> None:
 def _read_value(argument: Argument, value: Any) -> Any:
     """Return the value of what was typed or chosen."""
     if argument.choices is not None:
-        return json.loads(value)
+        return jsonrpc.loads_exactly(value)
     if argument.item_choices is not None:
-        return [json.loads(text) for text in value]
+        return [jsonrpc.loads_exactly(text) for text in value]
     text = value.replace("\r\n", "\n")
     if argument.type == "string":
         return text

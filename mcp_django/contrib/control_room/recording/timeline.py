@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_django.contrib.control_room.models import NAME_CHARACTERS
+from mcp_django.protocol import jsonrpc
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.calls.outcome import CallRecord, Wait, is_question
 
@@ -68,7 +69,7 @@ def build_timeline(record: CallRecord, started_at: float, seconds: float, questi
 def decode_timeline(text: str) -> Timeline:
     """Return the waits of a row. Damaged JSON has none."""
     try:
-        raw = json.loads(text) if text else {}
+        raw = jsonrpc.loads_exactly(text) if text else {}
         return Timeline(tuple(map(_decode_wait, raw["waits"])), int(raw["hidden"]))
     except (ValueError, TypeError, LookupError):
         return _NO_WAITS

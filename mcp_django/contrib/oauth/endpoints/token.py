@@ -6,7 +6,6 @@
   secret.
 """
 
-import json
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -26,6 +25,7 @@ from mcp_django.contrib.oauth.flows.server import BEARER
 from mcp_django.contrib.oauth.tokens import access_tokens, credentials, resource_indicators
 from mcp_django.contrib.oauth.tokens.scopes import filter_offered_scopes
 from mcp_django.contrib.oauth.toolkit_compat import get_oauthlib_core
+from mcp_django.protocol import jsonrpc
 
 
 @endpoint
@@ -34,7 +34,7 @@ def token(request: HttpRequest) -> HttpResponse:
     get_parameter(request, "grant_type")
     read_client_credentials(request)
     _location, headers, body, status = get_oauthlib_core().create_token_response(request)
-    members = json.loads(body) if body else {}
+    members = jsonrpc.loads_exactly(body) if body else {}
     if status == 200:
         row = access_tokens.find_rows(members["access_token"]).first()
         # The token may have been revoked at the same moment; the client gets an error when it uses it.

@@ -43,6 +43,7 @@ from mcp_django.contrib.control_room.playground.runs.streams import MEDIA_TYPE, 
 from mcp_django.contrib.control_room.playground.runs.wire import LiveQuestion, RunObserver, WireMessage, WireRun
 from mcp_django.contrib.control_room.playground.schema_forms import build_filled_form
 from mcp_django.html_pages import render_clean
+from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.display_text import clean_line, clean_text
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import LATEST
@@ -344,8 +345,8 @@ def _describe_notification(message: Mapping[str, Any]) -> JSONObject:
 def _read_history(text: str) -> list[JSONObject]:
     """Return the messages of earlier rounds, which the browser holds. They are shown, and nothing else."""
     try:
-        found = json.loads(text) if text else []
-    except (ValueError, RecursionError):
+        found = jsonrpc.loads_exactly(text) if text else []
+    except ValueError:
         return []
     names = {"kind", "round", "sent", "ms", "title", "text"}
     return (

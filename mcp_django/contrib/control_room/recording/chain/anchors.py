@@ -16,6 +16,7 @@ from django.utils.dateparse import parse_datetime
 from mcp_django.contrib.control_room.options import get_settings
 from mcp_django.contrib.control_room.recording.chain.seals import ChainState
 from mcp_django.contrib.control_room.signals import chain_sealed
+from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.log_text import get_logger
 
 logger = get_logger("mcp_django.records")
@@ -70,10 +71,10 @@ def read_anchors(paths: Iterable[str | Path]) -> Iterator[Anchor]:
 
 def _parse(line: str) -> Anchor | None:
     try:
-        values = json.loads(line)
+        values = jsonrpc.loads_exactly(line)
         at = parse_datetime(values["at"])
         process, number, found = values["process"], values["number"], values["digest"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         return None
     if at is None or at.tzinfo is None or type(process) is not str or type(number) is not int or type(found) is not str:
         return None
