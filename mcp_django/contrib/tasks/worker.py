@@ -14,6 +14,7 @@ from mcp_django import wiring
 from mcp_django.aio.tasks import start_task, wait_for_event
 from mcp_django.contrib.tasks import upkeep
 from mcp_django.contrib.tasks.attempts import runner
+from mcp_django.contrib.tasks.attempts.claims import ClaimedTask, claim_tasks
 from mcp_django.contrib.tasks.backend import TaskBackend, get_backend
 from mcp_django.contrib.tasks.models import Task, TaskWorker
 from mcp_django.contrib.tasks.options import get_settings
@@ -116,7 +117,7 @@ class WorkerProcess:
                 continue
 
             try:
-                tasks = await store.run_on_rows(self._claim, min(places, MAX_CLAIMED_TASKS))
+                tasks = await self._claim(min(places, MAX_CLAIMED_TASKS))
             except Exception:
                 logger.exception("Waiting tasks could not be read; it is repeated")
                 await wait_for_event(self._wake, RETRY_SECONDS)
@@ -130,12 +131,16 @@ class WorkerProcess:
                 return
             await wait_for_event(self._wake, self._options.poll)
 
-    def _claim(self, limit: int) -> list[Task]:
+    async def _claim(self, limit: int) -> list[ClaimedTask]:
         worker, lease = leases.create_worker_name(), get_settings().lease
-        return leases.claim_next_tasks(self._options.queues, worker=worker, lease=lease, limit=limit)
 
-    def _start(self, task: Task) -> None:
-        execution = start_task(runner.run_claimed_task(task))
+        def claim() -> list[Task]:
+            return leases.claim_next_tasks(self._options.queues, worker=worker, lease=lease, limit=limit)
+
+        return await claim_tasks(claim, lambda: leases.return_claim(worker))
+
+    def _start(self, claimed: ClaimedTask) -> None:
+        execution = start_task(runner.run_claimed_task(claimed))
         self._running.add(execution)
         execution.add_done_callback(self._on_ended)
 

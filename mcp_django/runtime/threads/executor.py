@@ -9,6 +9,7 @@ no thread.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Token
@@ -28,6 +29,7 @@ from mcp_django.runtime.threads.pool import ThreadPool
 from mcp_django.runtime.threads.transactions import CallTransaction
 from mcp_django.server.ports import Executor
 
+logger = logging.getLogger("mcp_django.lanes")
 T = TypeVar("T")
 
 
@@ -209,7 +211,18 @@ async def run_on_own_thread(executor: Executor, fn: Callable[..., T], /, *args: 
         with executor.context(unbounded=True):
             return await executor.run(fn, *args, **kwargs)
 
-    return await asyncio.shield(start_task(run()))
+    task = start_task(run())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_log_failure)
+        raise
+
+
+def _log_failure(task: "asyncio.Task[Any]") -> None:
+    """Log the failure of a function whose caller was cancelled."""
+    if not task.cancelled() and (problem := task.exception()) is not None:
+        logger.warning("A function failed after the cancellation of its caller: %r", problem)
 
 
 class _CallContext(ThreadSensitiveContext):

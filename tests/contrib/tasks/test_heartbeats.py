@@ -47,11 +47,11 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
     return rows
 
 
-def make_lease(id: str, stop: Any = lambda: None, *, claimed: float = 0.0) -> TaskLease:
+def make_lease(id: str, *, claimed: float = 0.0) -> TaskLease:
     """Return a lease; `claimed` is the time before the statement of its claim was sent."""
     task = Task(id=id, worker="w", tool="survey")
     task.lease_sent = claimed
-    return TaskLease(task, stop)
+    return TaskLease(task, asyncio.get_running_loop())
 
 
 def hang_until(ended: threading.Event, begun: threading.Event) -> Any:
@@ -85,8 +85,8 @@ async def test_a_deadline_counts_from_the_moment_before_the_heartbeat(
 
 async def test_an_attempt_is_stopped_at_the_deadline_of_its_last_heartbeat(rows: Rows, clock: Clock) -> None:
     begun, stops = clock.monotonic(), list[float]()
-    lease = make_lease("a", lambda: stops.append(clock.monotonic()), claimed=begun)
-    lease.watch()
+    lease = make_lease("a", claimed=begun)
+    lease.watch(lambda: stops.append(clock.monotonic()))
     await clock.advance(10)
     extend_leases([lease])
     await clock.advance(2 * get_settings().lease)
@@ -113,7 +113,8 @@ async def test_a_blocked_loop_extends_its_leases(rows: Rows, clock: Clock) -> No
 async def test_a_lost_lease_stops_its_attempt_alone(rows: Rows) -> None:
     stopped = asyncio.Event()
     heartbeats, now = Heartbeats(), monotonic()
-    lost, kept = make_lease("a", stopped.set, claimed=now), make_lease("b", claimed=now)
+    lost, kept = make_lease("a", claimed=now), make_lease("b", claimed=now)
+    lost.watch(stopped.set)
     rows.lost = {("a", "w")}
     heartbeats.hold(lost)
     heartbeats.hold(kept)
@@ -160,7 +161,7 @@ async def test_a_statement_that_never_ends_is_replaced_at_the_deadline(
         heartbeats.hold(dead)
         heartbeats.request()
         assert begun.wait(WAIT_SECONDS)
-    dead.watch()
+    dead.watch(lambda: None)
     await clock.advance(get_settings().lease)
     heartbeats.request()
     assert rows.wait() == {("a", "w")}

@@ -1,7 +1,7 @@
 """Leases: attempts that stop in time, commits of their own rows only, and leases after an outage."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +13,8 @@ from django.utils import timezone
 from mcp_django import wiring
 from mcp_django.aio.tasks import wait_for_event
 from mcp_django.contrib.tasks.attempts import runner
-from mcp_django.contrib.tasks.attempts.heartbeats import get_usable_seconds
+from mcp_django.contrib.tasks.attempts.claims import ClaimedTask
+from mcp_django.contrib.tasks.attempts.heartbeats import TaskLease, get_usable_seconds
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskAttempt, TaskStatus, TaskStep
 from mcp_django.contrib.tasks.options import get_settings
@@ -62,6 +63,11 @@ async def claim(client: TaskClient, monkeypatch: pytest.MonkeyPatch, tool: str, 
     return task
 
 
+def run_task(task: Task) -> Awaitable[None]:
+    """Run the attempt of a claimed task on this loop."""
+    return runner.run_claimed_task(ClaimedTask(task, TaskLease(task, asyncio.get_running_loop())))
+
+
 @pytest.fixture
 def effects(gate: Gate, clock: Clock) -> list[float]:
     """Times at which the tool `tick` had an effect. It may run again."""
@@ -84,7 +90,7 @@ async def test_an_attempt_whose_lease_cannot_be_extended_stops_before_the_lease_
     monkeypatch.setattr(store, "extend_leases", fail)
     begun = clock.monotonic()
     task = await claim(client, monkeypatch, "tick")
-    running = asyncio.ensure_future(runner.run_claimed_task(task))
+    running = asyncio.ensure_future(run_task(task))
     await clock.advance_until(running.done)
     await running
     assert begun + LEASE / 2 < effects[-1] < begun + get_usable_seconds(LEASE) < begun + LEASE
@@ -97,7 +103,7 @@ async def test_an_attempt_has_no_effect_after_a_pause_of_its_process(
     client: TaskClient, effects: list[float], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = await claim(client, monkeypatch, "tick")
-    running = asyncio.ensure_future(runner.run_claimed_task(task))
+    running = asyncio.ensure_future(run_task(task))
     await clock.advance_until(lambda: len(effects) == 3)
     before = list(effects)
     monkeypatch.setattr(store, "extend_leases", fail)
@@ -111,11 +117,41 @@ async def test_a_lease_that_is_extended_lasts(
     client: TaskClient, effects: list[float], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = await claim(client, monkeypatch, "tick")
-    running = asyncio.ensure_future(runner.run_claimed_task(task))
+    running = asyncio.ensure_future(run_task(task))
     await clock.advance_until(lambda: len(effects) > 3 * LEASE)
     await client.cancel(task.pk)
     await clock.advance_until(running.done)
     assert (await TaskAttempt.objects.aget()).outcome == AttemptOutcome.CANCELLED
+
+
+async def test_an_attempt_whose_lease_is_over_before_it_begins_does_not_run(
+    client: TaskClient, effects: list[float], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await claim(client, monkeypatch, "tick")
+    lease = TaskLease(task, asyncio.get_running_loop())
+    clock.move(LEASE)
+    await runner.run_claimed_task(ClaimedTask(task, lease))
+    row = await Task.objects.aget(pk=task.pk)
+    assert (row.status, row.worker, row.attempts, row.losses) == ("working", "", 0, 0)
+    assert effects == []
+
+
+async def test_a_running_call_whose_row_is_uncertain_leaves_no_task(
+    client: TaskClient, gate: Gate, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call gets an error, so no client knows its task."""
+    create = store.create
+
+    def lose_answer(*args: Any) -> None:
+        create(*args)
+        fail()
+
+    monkeypatch.setattr(store, "create", lose_answer)
+    call = asyncio.ensure_future(client.call("slow"))
+    await clock.advance_until(call.done)
+    assert isinstance(call.exception(), Overloaded | OperationalError)
+    row = await Task.objects.aget()
+    assert (await client.until(row.pk))["status"] == "cancelled"
 
 
 @pytest.fixture
@@ -137,7 +173,7 @@ async def test_a_transaction_is_committed_only_by_the_holder_of_the_lease(
     client: TaskClient, book: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book(lambda: Task.objects.update(worker="another") and None)
-    await runner.run_claimed_task(await claim(client, monkeypatch, "book"))
+    await run_task(await claim(client, monkeypatch, "book"))
     assert not await Group.objects.aexists()
 
 
@@ -162,7 +198,7 @@ async def test_a_committed_result_outlives_its_process(
 
     monkeypatch.setattr(runner, "_store_end", die)
     task = await claim(client, monkeypatch, "book")
-    await runner.run_claimed_task(task)
+    await run_task(task)
     assert (await client.get(task.pk))["status"] == "working"
     assert await store.run_on_rows(store.cancel, task.pk) is None, "its effects cannot be undone"
     await Task.objects.filter(pk=task.pk).aupdate(lease_expires=timezone.now() - timedelta(seconds=1), max_losses=5)
@@ -185,7 +221,7 @@ async def test_a_commit_whose_answer_is_lost_completes_the_task(
     task = await claim(client, monkeypatch, "book")
     with monkeypatch.context() as broken:
         broken.setattr(invoke, "run_handler", lose_answer)
-        await runner.run_claimed_task(task)
+        await run_task(task)
     ended = await client.get(task.pk)
     assert (ended["status"], ended["result"]["content"][0]["text"]) == ("completed", "booked")
 
@@ -242,7 +278,7 @@ async def test_a_refusal_before_the_tool_begins_is_tried_again_later(
     task = await claim(client, monkeypatch, "wait")
     with monkeypatch.context() as busy:
         busy.setattr(invoke, "run_handler", refuse)
-        await runner.run_claimed_task(task)
+        await run_task(task)
     row = await Task.objects.aget(pk=task.pk)
     assert (row.status, row.worker, row.attempts, row.losses) == ("working", "", 0, 0)
     assert await runner.run_attempt(task.pk) is False, "it is too early"
@@ -262,7 +298,7 @@ async def test_a_refusal_after_the_tool_has_begun_repeats_only_tools_that_may_ru
     for name, retry, status in (("once", 0, "failed"), ("again", 1, "working")):
         wiring.get_server(ALIAS).tool(refuse, name=name, task=TaskOptions(grace=0, retry=retry))
         task = await claim(client, monkeypatch, name)
-        await runner.run_claimed_task(task)
+        await run_task(task)
         assert (await Task.objects.aget(pk=task.pk)).status == status
 
 
@@ -275,7 +311,7 @@ async def test_a_task_whose_caller_cannot_be_read_waits_again(
 
     monkeypatch.setattr(runner, "load_principal", refuse)
     task = await claim(client, monkeypatch, "wait")
-    await runner.run_claimed_task(task)
+    await run_task(task)
     row = await Task.objects.aget(pk=task.pk)
     assert (row.status, row.worker, row.attempts) == ("working", "", 0)
 
@@ -285,7 +321,7 @@ async def test_a_question_is_stored_after_an_outage(
 ) -> None:
     monkeypatch.setattr(store, "suspend", FailingOnce(store.suspend))
     task = await claim(client, monkeypatch, "confirm", name="a")
-    await clock.advance_while(runner.run_claimed_task(task))
+    await clock.advance_while(run_task(task))
     assert (await client.get(task.pk))["status"] == "input_required"
 
 
@@ -294,7 +330,7 @@ async def test_a_step_is_recorded_after_an_outage_and_its_tool_goes_on(
 ) -> None:
     monkeypatch.setattr(store, "record_step", FailingOnce(store.record_step))
     task = await claim(client, monkeypatch, "confirm", name="a")
-    await clock.advance_while(runner.run_claimed_task(task))
+    await clock.advance_while(run_task(task))
     assert (await client.get(task.pk))["status"] == "input_required"
     assert gate.steps == ["a"]
     assert (await TaskStep.objects.aget()).key == "prepare"
@@ -307,7 +343,7 @@ async def test_a_lease_is_extended_until_the_end_is_stored(
     monkeypatch.setattr(store, "finish_attempts", lambda ends: fail() if clock.monotonic() < end else finish(ends))
     task = await claim(client, monkeypatch, "wait")
     gate.open()
-    running = asyncio.ensure_future(runner.run_claimed_task(task))
+    running = asyncio.ensure_future(run_task(task))
     await clock.advance_until(lambda: clock.monotonic() > end - LEASE / 2)
     row = await Task.objects.aget(pk=task.pk)
     assert row.lease_expires is not None
@@ -321,7 +357,7 @@ async def test_the_end_of_a_cancelled_attempt_is_stored_after_an_outage(
 ) -> None:
     monkeypatch.setattr(store, "end_attempt", FailingOnce(store.end_attempt))
     task = await claim(client, monkeypatch, "wait")
-    running = asyncio.ensure_future(runner.run_claimed_task(task))
+    running = asyncio.ensure_future(run_task(task))
     await clock.advance_until(lambda: gate.runs)
     await client.cancel(task.pk)
     await clock.advance_until(running.done)

@@ -141,6 +141,19 @@ def test_only_the_holder_of_the_lease_ends_a_task() -> None:
     assert TaskAttempt.objects.get().outcome == AttemptOutcome.FINISHED
 
 
+def test_a_claim_that_is_given_up_leaves_its_tasks_as_they_were() -> None:
+    first, second, other = (save_task() for _ in range(3))
+    claimed = leases.claim_next_tasks(None, worker="w", lease=30, limit=2)
+    leases.claim_task(other.pk, worker="v", lease=30)
+    leases.return_claim("w")
+    assert {task.pk for task in claimed} == {first.pk, second.pk}
+    assert set(Task.objects.filter(worker="", attempts=0, losses=0).values_list("pk", flat=True)) == {
+        first.pk,
+        second.pk,
+    }
+    assert TaskAttempt.objects.get().task_id == other.pk
+
+
 def test_a_lost_task_fails_unless_it_may_run_again() -> None:
     once, repeated = save_task(), save_task(max_losses=1)
     for task in (once, repeated):

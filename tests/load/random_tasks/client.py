@@ -18,6 +18,8 @@ POLL_SECONDS = 1.0
 REQUEST_SECONDS = 6.0
 """Seconds after which the client gives up a request."""
 RETRY_SECONDS = 1.0
+"""Seconds until a call without an answer is made again, at first; each time twice as many."""
+MAX_RETRY_SECONDS = 16.0
 NUMBERS_PER_JOB_COUNT = 1000
 """Numbers that the calls of one job may use: a call without an answer is repeated under a new one."""
 TERMINAL = ("completed", "failed", "cancelled")
@@ -89,7 +91,7 @@ class TaskClient:
             try:
                 task = await self._request("tools/call", {"name": job.tool, "arguments": arguments}, job.tool)
             except RequestFailed:
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(min(RETRY_SECONDS * 2**attempt, MAX_RETRY_SECONDS))
                 continue
             self.task_ids[number] = task["taskId"]
             await self._follow(number, task["taskId"])

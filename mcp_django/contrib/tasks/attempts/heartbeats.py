@@ -37,34 +37,39 @@ def get_usable_seconds(lease: float) -> float:
 
 
 class TaskLease:
-    """The lease of a running attempt. `stop` is called on its loop, once, as soon as the lease is over."""
+    """The lease of a task from its claim on, whose attempt runs on `loop`."""
 
-    def __init__(self, task: Task, stop: Callable[[], object]) -> None:
+    def __init__(self, task: Task, loop: asyncio.AbstractEventLoop) -> None:
         self.id = task.pk
         self.worker = task.worker
         self.tool = task.tool
-        self.loop = asyncio.get_running_loop()
+        self.loop = loop
         self.deadline = task.lease_sent + get_usable_seconds(get_settings().lease)
         """Time of `monotonic` at which the attempt has to stop, unless a heartbeat extends the lease."""
         self.is_lost = False
         """True if the row belongs to the worker no more."""
-        self._stop = stop
+        self._stop: Callable[[], object] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def is_over(self) -> bool:
         """Return True if another attempt of the task may run now. Thread-safe."""
         return self.is_lost or monotonic() >= self.deadline
 
-    def watch(self) -> None:
-        """Stop the attempt at the deadline.
+    def watch(self, stop: Callable[[], object]) -> None:
+        """Call `stop` once, as soon as the lease is over.
 
         Timers that are due run in the order of their times. After a pause of the process this one therefore runs
         before a later one of the tool.
         """
-        self._timer = start_timer(max(0.0, self.deadline - monotonic()), self._check)
+        self._stop = stop
+        if self.is_lost:
+            self._stop_attempt()
+        else:
+            self._start_timer()
 
     def end(self) -> None:
         """Watch no more, because the attempt has ended."""
+        self._stop = None
         if self._timer is not None:
             self._timer.cancel()
 
@@ -72,14 +77,22 @@ class TaskLease:
         """Stop the attempt, whose row another process has changed. Thread-safe."""
         if not self.is_lost:
             self.is_lost = True
-            call_threadsafe(self.loop, self._stop)
+            call_threadsafe(self.loop, self._stop_attempt)
+
+    def _start_timer(self) -> None:
+        self._timer = start_timer(max(0.0, self.deadline - monotonic()), self._check)
 
     def _check(self) -> None:
         if self.is_over():
             HEARTBEATS.replace_blocked_thread()
-            self._stop()
+            self._stop_attempt()
         else:
-            self.watch()
+            self._start_timer()
+
+    def _stop_attempt(self) -> None:
+        stop, self._stop = self._stop, None
+        if stop is not None:
+            stop()
 
 
 def extend_leases(leases: Sequence[TaskLease]) -> None:
@@ -188,19 +201,19 @@ HEARTBEATS = Heartbeats()
 class LeaseHolder:
     """Holder of the lease of one attempt, for the time of a `with` block."""
 
-    def __init__(self, task: Task, stop: Callable[[], object]) -> None:
-        self.lease = TaskLease(task, stop)
+    def __init__(self, lease: TaskLease, stop: Callable[[], object]) -> None:
+        self.lease = lease
+        self._stop = stop
         self._wake = asyncio.Event()
         self._beats: asyncio.Task[None] | None = None
 
-    def __enter__(self) -> TaskLease:
-        self.lease.watch()
+    def __enter__(self) -> None:
+        self.lease.watch(self._stop)
         if is_async_to_sync_loop():
             # The rows may be visible on the thread of the caller only, as in a test case.
             self._beats = start_task(self._beat_on_loop())
         else:
             HEARTBEATS.hold(self.lease)
-        return self.lease
 
     def __exit__(self, *problem: object) -> None:
         self.lease.end()

@@ -14,8 +14,9 @@ from mcp_django.aio.tasks import start_task
 from mcp_django.contrib.tasks.attempts import executions
 from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult, build_result_columns
 from mcp_django.contrib.tasks.attempts.callers import CallerGone, load_principal
+from mcp_django.contrib.tasks.attempts.claims import ClaimedTask, claim_tasks
 from mcp_django.contrib.tasks.attempts.ends import repeat_write, return_task, store_end
-from mcp_django.contrib.tasks.attempts.heartbeats import LeaseHolder
+from mcp_django.contrib.tasks.attempts.heartbeats import HEARTBEATS, LeaseHolder, TaskLease
 from mcp_django.contrib.tasks.attempts.unknown_tools import find_unknown_part, return_unknown_task
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
 from mcp_django.contrib.tasks.options import get_settings
@@ -45,15 +46,26 @@ async def run_attempt(id: str, *, worker: str | None = None) -> bool:
     Raises CancelledError if the process ends; the task then waits again, or fails if it must not run twice.
     """
     name = worker or leases.create_worker_name()
-    task = await store.run_on_rows(leases.claim_task, id, worker=name, lease=get_settings().lease)
-    if task is None:
-        return False
-    await run_claimed_task(task)
-    return True
+
+    def claim() -> list[Task]:
+        task = leases.claim_task(id, worker=name, lease=get_settings().lease)
+        return [] if task is None else [task]
+
+    claimed = await claim_tasks(claim, lambda: leases.return_claim(name))
+    for each in claimed:
+        await run_claimed_task(each)
+    return bool(claimed)
 
 
-async def run_claimed_task(task: Task) -> None:
-    """Run the tool of a task whose row was claimed (`leases.claim_task`, `leases.claim_next_tasks`)."""
+async def run_claimed_task(claimed: ClaimedTask) -> None:
+    """Run the tool of a task that `claims.claim_tasks` has claimed, and release its lease."""
+    try:
+        await _run_task(claimed.task, claimed.lease)
+    finally:
+        HEARTBEATS.release(claimed.lease)
+
+
+async def _run_task(task: Task, lease: TaskLease) -> None:
     if (unknown := find_unknown_part(task)) is not None:
         await _end_unknown(task, unknown)
         return
@@ -74,26 +86,31 @@ async def run_claimed_task(task: Task) -> None:
         logger.exception("The call of a task could not be built")
         await _fail(task, InternalError.code, "The call of this task could not be built")
         return
+    if lease.is_over():  # the process was paused, or the loop blocked
+        await return_task(task, delay=0)
+        return
+    attempt.lease = lease
     await supervise(attempt, start_task(attempt.execute()))
 
 
 async def supervise(attempt: Attempt, execution: "asyncio.Task[AttemptResult]") -> None:
-    """Keep the lease of an attempt while its tool runs, and store its end.
+    """Keep the lease of an attempt while its tool runs, and store its end. `attempt.lease` is set.
 
     Cancelling this function means that the process ends.
     """
-    task = attempt.task
-    holder = LeaseHolder(task, execution.cancel)
+    task, lease = attempt.task, attempt.lease
+    assert lease is not None
+    holder = LeaseHolder(lease, execution.cancel)
     writing = start_task(
         attempt.write_changes(lambda changes: publish_change(task.pk, has_progress=attempt.record_growth(changes)))
     )
     following = start_task(_follow_cancellations(holder))
 
-    with holder as attempt.lease:  # until the end is stored, which a blocked loop or an outage may delay
+    with holder:  # until the end is stored, which a blocked loop or an outage may delay
         try:
             with executions.register_execution(task.pk, execution):
                 await asyncio.wait([execution])
-                is_over = attempt.lease.is_over()
+                is_over = lease.is_over()
         except asyncio.CancelledError:
             execution.cancel()
             await asyncio.wait([execution], timeout=UNWIND_SECONDS)

@@ -5,6 +5,8 @@ from typing import Any
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
+from mcp_django.contrib.tasks.attempts.claims import claim_tasks
+from mcp_django.contrib.tasks.attempts.heartbeats import HEARTBEATS
 from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.creation.stored_call import TASK_KEY, StoredCall
 from mcp_django.contrib.tasks.creation.task_rows import build_task_row, get_grace, get_ttl, start_task_of_call
@@ -61,6 +63,8 @@ class GraceCall:
             await self._store(attempt, settings)
         except BaseException:
             execution.cancel()
+            if attempt.lease is not None:
+                HEARTBEATS.release(attempt.lease)
             raise
         backend.supervise(attempt, execution)
         return task
@@ -72,7 +76,12 @@ class GraceCall:
         task.worker = leases.create_worker_name()
         task.attempts = 1
         steps = dict(attempt.unsaved_steps)
-        await store.run_on_rows(store.create, task, steps, settings)
+
+        def create() -> list[Task]:
+            store.create(task, steps, settings)
+            return [task]
+
+        ((_, attempt.lease),) = await claim_tasks(create, lambda: store.cancel(task.pk))
         attempt.is_stored = True
         for key, value in attempt.unsaved_steps.items():
             if key not in steps:  # it ended while the row was inserted

@@ -117,6 +117,12 @@ def return_task(task: Task, *, delay: float) -> Task | None:
     return Task.objects.get(pk=task.pk)
 
 
+def return_claim(worker: str) -> None:
+    """Return all tasks of a claim, of which no tool has begun, to the waiting ones."""
+    for task in Task.objects.filter(status=TaskStatus.WORKING, worker=worker):
+        return_task(task, delay=0)
+
+
 def record_unknown(task: Task) -> timedelta:
     """Record that the worker of a task does not know its tool.
 
