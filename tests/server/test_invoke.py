@@ -4,14 +4,17 @@ import asyncio
 import re
 import threading
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, ValidationError
+from django.db import OperationalError
 from django.http import Http404
 
 from mcp_django import Context, MCPError, ToolError
 from mcp_django.protocol.errors import InternalError, InvalidParams, ResourceNotFound, URLElicitationRequired
+from mcp_django.runtime.database_failures import report_database_failure
 from mcp_django.server.ports import Overloaded
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server, ports
 from tests.support.clock import Clock
@@ -170,6 +173,18 @@ async def test_overload_passes_through() -> None:
     for name in TOOLS:
         with pytest.raises(Overloaded):
             await failing(Overloaded("full")).call(name)
+
+
+async def test_a_database_that_fails_is_an_overload_outside_of_tools(caplog: pytest.LogCaptureFixture) -> None:
+    """A tool may have had effects, so its client is not asked to repeat it."""
+    client = failing(OperationalError("the host db.internal is down"))
+    server = client.server
+    server.bind(replace(server.ports, report_unavailability=report_database_failure))
+    for method, params in ELSEWHERE:
+        with pytest.raises(Overloaded, match="database is unavailable"):
+            await client.request(method, params)
+    assert "Reference" not in caplog.text
+    assert re.search(REFERENCE, (await client.call("plain"))["content"][0]["text"])
 
 
 async def test_a_table_may_translate_to_an_error_of_the_protocol() -> None:

@@ -4,10 +4,9 @@ from typing import Any, Final
 
 from mcp_django.protocol.errors import InternalError
 from mcp_django.server.calls.call import Call
-from mcp_django.server.execution.invoke import RESOURCES_READ
+from mcp_django.server.execution.invoke import RESOURCES_READ, TOOLS_CALL
 from mcp_django.server.primitives.results import build_tool_error
 
-TOOLS_CALL: Final = "tools/call"
 MAX_ERROR_CHARACTERS: Final = 1000
 """Maximum characters of the message of an error that is too large."""
 LIMITED_METHODS: Final = frozenset({TOOLS_CALL, RESOURCES_READ, "prompts/get"})

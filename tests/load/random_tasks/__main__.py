@@ -51,6 +51,8 @@ def print_figures(figures: Figures) -> None:
     print(f"plain functions that ran on after their lease: {verdict.unstopped}")
     print(f"runs: {sum(map(len, runs.values()))}, lines: {len(figures.entries)}")
     print(f"faults: {dict(Counter(str(fault.kind) for fault in figures.faults))}")
+    for fault in figures.faults:
+        print(f"  {fault.begin:.1f} to {fault.end:.1f}: {fault.kind} {fault.process}")
     print(f"longest delay of a thread: {figures.delay:.2f} s")
     for tool, status in sorted(figures.statuses):
         print(f"  {tool}: {status} {figures.statuses[tool, status]}")
