@@ -135,6 +135,8 @@ class WorkerProcess:
         worker, lease = leases.create_worker_name(), get_settings().lease
 
         def claim() -> list[Task]:
+            if self.is_stopping:
+                return []
             return leases.claim_next_tasks(self._options.queues, worker=worker, lease=lease, limit=limit)
 
         return await claim_tasks(claim, lambda: leases.return_claim(worker))

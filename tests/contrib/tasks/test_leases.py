@@ -182,7 +182,7 @@ async def test_a_transaction_is_not_committed_after_the_deadline(
 ) -> None:
     """The row may still belong to the attempt: no other process has looked at it yet."""
     book(lambda: clock.move(get_usable_seconds(LEASE)))
-    await runner.run_claimed_task(await claim(client, monkeypatch, "book"))
+    await run_task(await claim(client, monkeypatch, "book"))
     assert not await Group.objects.aexists()
 
 
