@@ -24,8 +24,8 @@ from mcp_django.server.context.conversation import INPUT_REQUIRED
 from mcp_django.server.dispatcher import ResultBody, dispatch, handle_notification
 from mcp_django.server.eras.handshake import INITIALIZE, HandshakeEra
 from mcp_django.server.eras.stateless import COMPLETE, StatelessEra
+from mcp_django.server.execution.failures import TOOLS_CALL
 from mcp_django.server.execution.lists import EncodedResult
-from mcp_django.server.execution.invoke import TOOLS_CALL
 from mcp_django.server.execution.result_size import build_size_error, is_too_large, shorten_message
 from mcp_django.server.ports import CallObservation, Outcome, Overloaded
 from mcp_django.server.primitives.results import build_tool_error

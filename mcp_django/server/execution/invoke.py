@@ -24,12 +24,6 @@ from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.background import BackgroundJob
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.internal_errors import (
-    MISSING_USER_MESSAGE,
-    is_bug,
-    is_missing_user,
-    report_internal_error,
-)
 from mcp_django.server.composition.mounting import get_client_name, resolve_innermost
 from mcp_django.server.context.around import RolledBack, find_around, run_within
 from mcp_django.server.context.context import Context
@@ -39,6 +33,7 @@ from mcp_django.server.context.conversation import (
     InputRequired,
     is_suspension,
 )
+from mcp_django.server.execution.failures import translate_failure
 from mcp_django.server.execution.hooks import check_guards, run_with_hooks
 from mcp_django.server.execution.permissions import check_permission, count_use
 from mcp_django.server.execution.streaming import STREAM_TYPES, collect_stream
@@ -57,8 +52,6 @@ logger = get_logger("mcp_django.server")
 
 
 T = TypeVar("T")
-RESOURCES_READ = "resources/read"
-TOOLS_CALL = "tools/call"
 _UNSET: Any = object()
 
 
@@ -358,39 +351,6 @@ async def resource_exists(call: Call, primitive: Resource | ResourceTemplate, va
             if isinstance(translated, ToolError | NotFound | ResourceNotFound):
                 return False
             raise
-
-
-def translate_failure(call: Call, subject: str, problem: BaseException) -> str | ToolError:
-    """Translate an exception into a text for the client, or into a ToolError.
-
-    Uses the server's translator; for a bug, the text is its reference. Raises an MCPError that the translator returns,
-    and exceptions that are not failures of the code, such as cancellation. Outside of tools, which may have had
-    effects, a failure of the server's storage is raised as Overloaded: the client may repeat the call.
-    """
-    if not is_bug(problem):
-        raise problem
-
-    translated = call.server.ports.translate_exception(problem) if isinstance(problem, Exception) else None
-    if isinstance(translated, MCPError):
-        raise translated from None
-    if isinstance(translated, NotFound) and call.method == RESOURCES_READ:
-        raise ResourceNotFound(call.root.params["uri"]) from None
-    if translated is None and is_missing_user(call.principal.user, problem):
-        return ToolError(MISSING_USER_MESSAGE)
-    if translated is None and call.method != TOOLS_CALL:
-        _check_storage(call, subject, problem)
-    if translated is None:
-        return report_internal_error(call.root.server, subject, problem, call.record)
-    return translated if isinstance(translated, ToolError) else str(translated)
-
-
-def _check_storage(call: Call, subject: str, problem: BaseException) -> None:
-    """Raise Overloaded for a failure of the server's storage, unless the server has `raise_bugs`."""
-    server = call.root.server
-    if not server.options.raise_bugs:
-        overload = server.ports.report_unavailability(f"{subject} of server {server.alias!r}", problem)
-        if overload is not None:
-            raise overload from problem
 
 
 async def _run_suspendable(

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from mcp_django.protocol.errors import InternalError
 from mcp_django.server.calls.call import Call
-from mcp_django.server.execution.invoke import RESOURCES_READ, TOOLS_CALL
+from mcp_django.server.execution.failures import RESOURCES_READ, TOOLS_CALL
 from mcp_django.server.primitives.results import build_tool_error
 
 MAX_ERROR_CHARACTERS: Final = 1000

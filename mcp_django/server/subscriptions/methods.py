@@ -11,7 +11,8 @@ from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError, 
 from mcp_django.protocol.meta import SUBSCRIPTION_ID
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.extension import Extension
-from mcp_django.server.execution.invoke import resource_exists, translate_failure
+from mcp_django.server.execution.failures import translate_failure
+from mcp_django.server.execution.invoke import resource_exists
 from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.methods.resources import find_resource, get_uri
 from mcp_django.server.ports import Overloaded

@@ -90,7 +90,8 @@ class TaskLease:
             self._start_timer()
 
     def _stop_attempt(self) -> None:
-        stop, self._stop = self._stop, None
+        stop = self._stop
+        self._stop = None
         if stop is not None:
             stop()
 
