@@ -125,9 +125,9 @@ async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
 
     def taken_off() -> None:
         work = handled()
-        ours._start_call(work)
+        ours._admit_call(work, len(exchange.body))
         work.close()
-        ours._limiter.release(principal.key)
+        ours._limiter._calls.release(principal.key)
 
     steps: list[Step] = [
         ("connection and outbox", lambda: (Connection(principal, headers=headers), Outbox())),

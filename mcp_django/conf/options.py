@@ -33,7 +33,7 @@ class Limits:
     batch: readers.Count = 50
     """Maximum number of messages in a batch, in the one revision with batches."""
     in_flight: readers.Count = 32
-    """Maximum number of concurrent calls on one server in one process.
+    """Maximum number of concurrent calls on one server in one process. Up to 256 further ones wait.
 
     The limit applies to each session (handshake era), principal (stateless era), socket and pipe. Calls of a batch
     count individually.
@@ -95,7 +95,7 @@ class Limits:
     wsgi_waits: Annotated[int, readers.integer(0)] = 4
     """Maximum number of requests that wait under WSGI, in one process.
 
-    They wait for the end of a task or its grace, for a place among the running calls, or for the same step of another
+    They wait for the end of a task or its grace, for a place below `IN_FLIGHT`, or for the same step of another
     request. Each holds a thread of the server, so set less than half of its threads. A process without threads never
     waits.
     """

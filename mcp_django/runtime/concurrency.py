@@ -1,26 +1,14 @@
 """Concurrency limits of this process: running calls per owner, and open streams."""
 
 import threading
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidRequest
 from mcp_django.runtime.sessions.store import LOCAL_OWNER
-from mcp_django.server.calls.pending import PendingResponse
-from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded
 
 RETRY_AFTER_SECONDS = 10.0
 """Seconds after which a client should retry when the stream limit is reached."""
-
-
-IMMEDIATE_METHODS: Final = frozenset({INITIALIZE, "ping", "tasks/get", "tasks/update", "tasks/cancel"})
-"""Methods that no running call delays or refuses.
-
-They start or check a session, or poll and answer tasks. They have a limit of their own.
-"""
 
 
 class ConcurrencyLimiter:
@@ -30,65 +18,36 @@ class ConcurrencyLimiter:
     in other processes are not counted.
     """
 
-    def __init__(self, max_calls_per_owner: int, *, on_release: Callable[[], None] | None = None) -> None:
-        """Set the limit; `on_release` is called whenever calls have ended."""
+    def __init__(self, max_calls_per_owner: int) -> None:
         self.max_calls_per_owner = max_calls_per_owner
-        self._on_release = on_release
         self._counts: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def acquire(self, owner: str, calls: int = 1) -> bool:
         """Count all of these calls, or none and return False above the owner's limit."""
-        if not calls:
-            return True
         with self._lock:
-            new_count = self._counts.get(owner, 0) + calls
-            if new_count > self.max_calls_per_owner:
-                return False
-            self._counts[owner] = new_count
-            return True
+            return self._count(owner, calls)
 
-    def acquire_work(self, work: PendingResponse, owner: str, used_ids: Container[jsonrpc.Id]) -> None:
-        """Count the calls of some work, or close it and raise the reason.
-
-        Raises:
-            InvalidRequest: its id belongs to a running request, or its batch is too large.
-            Overloaded: too many calls are running; with the status 429.
-        """
-        self.check_work(work, used_ids)
-        if not self.acquire(owner, work.call_count):
-            message = f"More than {self.max_calls_per_owner} calls at once; wait for one to end"
-            error = Overloaded(message, status=429)
-            work.close(error)
-            raise error
-
-    def check_work(self, work: PendingResponse, used_ids: Container[jsonrpc.Id]) -> None:
-        """Close some work and raise the reason, if it cannot run however few calls are running.
-
-        Raises:
-            InvalidRequest: its id belongs to a running request, or its batch is too large.
-        """
-        if not work.is_batch and work.call.id in used_ids:
-            error = InvalidRequest("A request with this id is still running", request_id=work.call.id)
-        elif work.call_count > self.max_calls_per_owner:
-            error = InvalidRequest(f"A batch may hold {self.max_calls_per_owner} calls at most; send several")
-        else:
-            return
-        work.close(error)
-        raise error
+    def _count(self, owner: str, calls: int) -> bool:
+        """Count calls, or return False. The caller holds the lock."""
+        new_count = self._counts.get(owner, 0) + calls
+        if new_count > self.max_calls_per_owner:
+            return False
+        self._counts[owner] = new_count
+        return True
 
     def release(self, owner: str, calls: int = 1) -> None:
         """Uncount calls that were counted by `acquire`."""
-        if not calls:
-            return
         with self._lock:
-            remaining = self._counts[owner] - calls
-            if remaining:
-                self._counts[owner] = remaining
-            else:
-                del self._counts[owner]
-        if self._on_release is not None:
-            self._on_release()
+            self._uncount(owner, calls)
+
+    def _uncount(self, owner: str, calls: int) -> None:
+        """Uncount calls. The caller holds the lock."""
+        remaining = self._counts[owner] - calls
+        if remaining:
+            self._counts[owner] = remaining
+        else:
+            del self._counts[owner]
 
     def __len__(self) -> int:
         with self._lock:

@@ -160,7 +160,7 @@ class _BatchCall:
 
     def __init__(self, work: PendingResponse) -> None:
         self.work = work
-        self.cancelled = False
+        self.cancelled = work.call.cancelled  # The batch may have waited.
         self.task: asyncio.Task[bytes] | None = None
         self._loop = asyncio.get_running_loop()
 

@@ -32,8 +32,9 @@ EFFECTS: Final = {
     "`@tool(max_result=…)` replaces the limit. A resource or a prompt ends with -32603.",
     "NESTING": "-32600, HTTP 400.",
     "BATCH": "-32600, HTTP 400.",
-    "IN_FLIGHT": "HTTP 429 with `Retry-After`. A batch is accepted as a whole, or not at all. "
-    "`initialize`, `ping`, and polls and answers of tasks count apart, with the same limit.",
+    "IN_FLIGHT": "Calls wait in a [queue](fixed-limits.md#sessions-and-streams), in their order. If it is full, HTTP "
+    "answers 429 with `Retry-After`, and a connection is not read further. A batch waits as a whole, or is refused as "
+    "a whole. `initialize`, `ping` and the methods of tasks count apart, with the same limit.",
     "SESSIONS_PER_OWNER": "The session that was idle longest ends; one that serves a call ends last. "
     "Its connection closes too (4404 on a socket).",
     "SESSIONS": "`initialize` is refused: HTTP 503 with `Retry-After`.",
@@ -51,7 +52,7 @@ EFFECTS: Final = {
     "MAX_STREAMS": "The stream is refused: HTTP 503 with `Retry-After`. Counted over all servers of the process.",
     "MAX_STREAMS_PER_OWNER": "The stream is refused: HTTP 429 with `Retry-After`.",
     "WSGI_WAITS": "The answer comes at once: `tasks/result` with HTTP 429 and `Retry-After`, a call with the task that "
-    "it became, a call without a place with HTTP 429. Counted over all servers of the process.",
+    "it became, a call beyond `IN_FLIGHT` with HTTP 429. Counted over all servers of the process.",
     "WSGI_WAITS_PER_OWNER": "As `WSGI_WAITS`.",
     "SUBSCRIPTIONS": "The subscription is refused: -32602.",
     "ELICITATION_TIMEOUT": "The question is withdrawn, and the handler gets `InputUnavailable`.",

@@ -90,6 +90,12 @@ def limits(settings: Any) -> Callable[..., None]:
     return limit
 
 
+@pytest.fixture
+def no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls beyond `IN_FLIGHT` find no place in the queue."""
+    monkeypatch.setattr("mcp_django.runtime.calls.call_limiter.MAX_QUEUED_CALLS", 0)
+
+
 @pytest.fixture(scope="session")
 def port() -> Iterator[int]:
     """A real server's port: the fixtures server, in a process of its own."""

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.interaction.clients import Client
-from tests.interaction.transports import contract
+from tests.interaction.transports import contract, on_http
 
 
 def ping(id):
@@ -129,13 +129,14 @@ def waits(*ids):
     return [{"jsonrpc": "2.0", "method": "tools/call", **call} for call in calls]
 
 
-async def test_every_call_of_a_batch_counts_as_in_flight(limits, batching, checkpoints):
+async def test_every_call_of_a_batch_counts_as_in_flight(limits, batching, checkpoints, no_queue):
     limits(IN_FLIGHT=3)
     client = await batching()
     exchange = client.send(waits(1, 2))
     await checkpoints.until("wait reached", 2)
     refused = await client.post(waits(3, 4))
     assert refused.busy(429)
+    assert [answer["id"] for answer in refused.answers] == ["w3", "w4"], "beyond the queue, each call gets an error"
     third = client.send(waits(5)[0])
     await checkpoints.until("wait reached", 3)
     assert (await client.tool("add", {"a": 1, "b": 2})).busy(429)
@@ -143,6 +144,19 @@ async def test_every_call_of_a_batch_counts_as_in_flight(limits, batching, check
     assert set(responses(await exchange.reply())) == {"w1", "w2"}
     assert (await third.reply()).served
     assert set(responses(await client.post(waits(6, 7, 8)))) == {"w6", "w7", "w8"}, "nothing stays counted"
+
+
+@on_http
+async def test_a_batch_waits_until_each_of_its_calls_has_a_place(limits, batching, checkpoints):
+    limits(IN_FLIGHT=3)
+    client = await batching()
+    first = client.send(waits(1, 2))
+    await checkpoints.until("wait reached", 2)
+    second = client.send(waits(3, 4))
+    assert (await client.request("ping")).served
+    assert checkpoints.counts["wait reached"] == 2
+    checkpoints.gate("wait").set()
+    assert [set(responses(await batch.reply())) for batch in (first, second)] == [{"w1", "w2"}, {"w3", "w4"}]
 
 
 async def test_a_batch_with_more_calls_than_may_ever_run_at_once_is_refused_for_good(limits, batching):

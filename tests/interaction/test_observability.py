@@ -162,7 +162,7 @@ async def test_each_element_of_a_batch_has_a_line(transport, lines) -> None:
     assert sorted(beginnings(lines())) == ["no/such: error", "ping: ok", "tools/call add: ok"]
 
 
-async def test_a_call_over_the_limit_is_seen(either, limits, checkpoints, lines) -> None:
+async def test_a_call_over_the_limit_is_seen(either, limits, checkpoints, lines, no_queue) -> None:
     limits(IN_FLIGHT=1)
     client = await either()
     lines()

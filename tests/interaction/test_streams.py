@@ -7,8 +7,11 @@ import json
 
 import pytest
 
+from mcp_django.runtime.calls import call_limiter
+from mcp_django.transports.http.handler import get_http_endpoint
 from tests.interaction.transports import contract, on_http
 from tests.interaction.wire import Exchange, http_scope
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -175,7 +178,7 @@ async def test_leaving_does_not_cancel_a_call_of_a_session(latest_legacy, checkp
             await checkpoints.until("wait passed")
 
 
-async def test_a_call_left_by_its_client_still_counts_as_in_flight(limits, latest_legacy, checkpoints):
+async def test_a_call_left_by_its_client_still_counts_as_in_flight(limits, latest_legacy, checkpoints, no_queue):
     limits(IN_FLIGHT=1)
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "wait"})
@@ -279,17 +282,58 @@ async def test_requests_are_answered_side_by_side(either, checkpoints):
 
 
 @on_http
-async def test_more_calls_in_flight_than_allowed_are_refused_at_once(limits, either, checkpoints):
+async def test_calls_beyond_the_limit_wait_and_those_beyond_the_queue_are_refused_at_once(
+    limits, either, checkpoints, monkeypatch
+):
+    monkeypatch.setattr(call_limiter, "MAX_QUEUED_CALLS", 3)
     limits(IN_FLIGHT=2)
     client = await either()
     exchanges = [client.begin("tools/call", {"name": "wait"}) for _ in range(2)]
     await checkpoints.until("wait reached", 2)
-    reply = await client.tool("add", {"a": 1, "b": 2})
-    assert reply.busy(429)
+    waiting = [client.begin("tools/call", {"name": "wait"}) for _ in range(3)]
+    refused = client.begin("tools/call", {"name": "wait"})
+    assert (await refused.reply()).busy(429)
+    assert checkpoints.counts["wait reached"] == 2
     checkpoints.gate("wait").set()
-    for exchange in exchanges:
+    for exchange in [*exchanges, *waiting]:
         assert text(await exchange.reply()) == "waited"
     assert (await client.tool("add", {"a": 1, "b": 2})).served
+
+
+@on_http
+async def test_a_client_that_leaves_while_its_call_waits_ends_the_wait(limits, modern, checkpoints):
+    limits(IN_FLIGHT=1)
+    client = modern()
+    first = client.begin("tools/call", {"name": "wait"})
+    await checkpoints.until("wait reached")
+    waiting, last = [client.begin("tools/call", {"name": "wait"}) for _ in range(2)]
+    await eventually(lambda: waiting_calls() == 2)
+    waiting.leave()
+    await waiting.end()
+    await eventually(lambda: waiting_calls() == 1)
+    checkpoints.gate("wait").set()
+    assert [text(await exchange.reply()) for exchange in (first, last)] == ["waited", "waited"]
+    assert checkpoints.counts["wait reached"] == 2
+
+
+@on_http
+async def test_a_waiting_call_can_be_cancelled(limits, latest_legacy, checkpoints):
+    limits(IN_FLIGHT=1)
+    client = await latest_legacy()
+    first = client.begin("tools/call", {"name": "wait"})
+    await checkpoints.until("wait reached")
+    waiting = client.begin("tools/call", {"name": "wait"}, id="five")
+    await eventually(lambda: waiting_calls() == 1)
+    assert (await client.notify("notifications/cancelled", {"requestId": "five"})).accepted
+    assert (await waiting.reply()).messages == []
+    checkpoints.gate("wait").set()
+    assert text(await first.reply()) == "waited"
+    assert checkpoints.counts["wait reached"] == 1
+
+
+def waiting_calls() -> int:
+    """Count the calls in the queues of the server."""
+    return sum(len(queue.calls) for queue in get_http_endpoint("interaction")._limiter._calls._queues.values())
 
 
 async def test_the_limit_of_calls_is_each_principal_s_own(limits, modern, checkpoints):

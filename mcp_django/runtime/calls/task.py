@@ -17,7 +17,7 @@ from mcp_django.protocol.jsonrpc import Request
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import Era
 from mcp_django.runtime.calls.background import BackgroundJobRunner
-from mcp_django.runtime.concurrency import ConcurrencyLimiter
+from mcp_django.runtime.calls.call_limiter import CallCounter
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
 from mcp_django.runtime.streams.call_streams import CallStreams
 from mcp_django.runtime.streams.replay_buffer import STALLED_CLIENT_MESSAGE, ReplayReader
@@ -49,8 +49,8 @@ class CallTask:
     is_call = True
 
     work: PendingResponse
-    limiter: ConcurrencyLimiter
-    """Limiter that counts the call; the task releases it at its end."""
+    counter: CallCounter
+    """Counter of the call; the task releases it at its end."""
     owner: str
     """Owner for whom the call is counted."""
     encode_work_error: Callable[[PendingResponse, MCPError], bytes]
@@ -224,7 +224,7 @@ class CallTask:
             in_flight.pop(cast(Request, self.call.message).id, None)
         # Break the reference cycle: collecting it would cost more than the call.
         self._outbox.on_first_message = self._outbox.on_abandoned = None
-        self.limiter.release(self.owner, self.work.call_count)
+        self.counter.release(self.owner, self.work.call_count)
         self.lifecycle.active.discard(self)
 
     def _set_result(self, result: CallResult) -> None:

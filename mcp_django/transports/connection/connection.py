@@ -20,8 +20,8 @@ from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError, 
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.meta import PROTOCOL_VERSION
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, Era
+from mcp_django.runtime.calls.call_limiter import CallCounter
 from mcp_django.runtime.calls.task import CallResult, CallTask
-from mcp_django.runtime.concurrency import ConcurrencyLimiter
 from mcp_django.runtime.database_failures import report_database_error
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.calls.call import Connection, EraStrategy
@@ -93,14 +93,7 @@ class DuplexConnection:
         self._outbox.loop = self._loop
         self._outbox.on_abandoned = partial(self.end, CloseReason.SLOW_CLIENT)
         self._calls: dict[jsonrpc.Id, Cancellable] = {}
-        self._call_queue = CallQueue(
-            services.limits.in_flight,
-            services.limits.body,
-            owner=self._owner,
-            active_calls=self._calls,
-            start=self._start_call,
-            on_removed=self._check_drained,
-        )
+        self._call_queue = CallQueue(services.limits.in_flight, services.limits.body, self._owner)
         self._subscriptions: dict[jsonrpc.Id, Subscription] = {}
         self._used_ids: ChainMap[jsonrpc.Id, Any] = ChainMap(self._calls, self._subscriptions)
         self._subscription_sender = SubscriptionSender(self._outbox, self._subscriptions, self._spawn)
@@ -265,9 +258,11 @@ class DuplexConnection:
                 return True
         else:
             try:
-                self._call_queue.add(outcome, size, self._used_ids)
+                work, counter = self._call_queue.admit(outcome, size, self._used_ids)
             except (MCPError, Overloaded) as error:
                 self._reject_call(outcome, error)
+            else:
+                self._start_call(work, counter)
 
         return False
 
@@ -275,8 +270,8 @@ class DuplexConnection:
         reported_error = error if isinstance(error, MCPError) else InternalError(str(error))
         self._outbox.put_nowait(self._pipeline.encode_work_error(work, reported_error))
 
-    def _start_call(self, work: PendingResponse, limiter: ConcurrencyLimiter) -> None:
-        task = CallTask(work, limiter, self._owner, self._pipeline.encode_work_error, self._services.lifecycle)
+    def _start_call(self, work: PendingResponse, counter: CallCounter) -> None:
+        task = CallTask(work, counter, self._owner, self._pipeline.encode_work_error, self._services.lifecycle)
         task.attach_sink(ConnectionSink(self._outbox, self._check_drained), includes_answer=work.can_stream)
         if work.call.method == INITIALIZE:
             self._session_opened = asyncio.Event()
@@ -426,9 +421,9 @@ class DuplexConnection:
     def abort(self) -> None:
         """End the connection at once, whatever still runs."""
         self._is_draining = True
-        error = Overloaded(SHUTDOWN_MESSAGE)
-        for work in self._call_queue.close(error):
-            self._reject_call(work, error)
+        for call in list(self._calls.values()):
+            if isinstance(call, CallTask):
+                call.abort()
         # Deferred, until all calls beyond the grace period have been cancelled, each with an error answer.
         self._loop.call_soon(self._end, CloseReason.SHUTDOWN, context=contextvars.Context())
 
@@ -438,7 +433,6 @@ class DuplexConnection:
 
         self.close_reason = reason
         self._credential.stop()
-        self._call_queue.close()
         for call in list(self._calls.values()):
             call.cancel()
 

@@ -16,8 +16,9 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InsufficientScope, InternalError, MCPError, TransportRefusal
 from mcp_django.protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, REVISIONS, Era
+from mcp_django.runtime.calls.call_limiter import CallLimiter
 from mcp_django.runtime.calls.task import CallResult, CallTask
-from mcp_django.runtime.concurrency import IMMEDIATE_METHODS, ConcurrencyLimiter, refuse_wait
+from mcp_django.runtime.concurrency import refuse_wait
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.calls.call import Connection
 from mcp_django.server.calls.message_queue import Outbox
@@ -58,8 +59,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         server = services.server
         self._pipeline = services.pipeline
         self._lifecycle = services.lifecycle
-        self._limiter = ConcurrencyLimiter(services.limits.in_flight)
-        self._immediate_limiter = ConcurrencyLimiter(services.limits.in_flight)
+        self._limiter = CallLimiter(services.limits.in_flight, services.limits.body)
         self._session_streams = SessionStreamOpener(services)
         self._get_replay_buffers = services.get_call_streams
         self.open_streams = services.open_streams
@@ -99,28 +99,27 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
                 if outcome.run is not None:
                     await _run_notification(outcome.run, request.context)
                 return HTTPReply(202)
-            return self._start_call(outcome if accepts_stream else outcome._replace(can_stream=False))
+            work = outcome if accepts_stream else outcome._replace(can_stream=False)
+            return self._admit_call(work, len(request.body))
         except MCPError as error:
             body = pipeline.encode_error(era, error)
             return self._build_error_reply(error, era.get_http_status(error), body, request.build_auth_request())
 
-    def _start_call(self, work: PendingResponse) -> CallTask | HTTPReply:
+    def _admit_call(self, work: PendingResponse, size: int) -> CallTask | HTTPReply:
         session = work.call.connection.session
         owner = work.call.connection.principal.key if session is None else session.key
-        is_immediate = work.call.method in IMMEDIATE_METHODS and not work.is_batch
-        limiter = self._immediate_limiter if is_immediate else self._limiter
         try:
             if self._lifecycle.has_started_draining and self._lifecycle.is_draining():
                 shutdown_error = Overloaded(f"{SHUTDOWN_MESSAGE}; try again later")
                 work.close(shutdown_error)
                 raise shutdown_error  # Running calls can still be cancelled.
-            limiter.acquire_work(work, owner, () if session is None else session.in_flight)
+            work, counter = self._limiter.admit(work, size, owner, () if session is None else session.in_flight)
         except Overloaded as error:
             return build_overload_reply(error, self._pipeline.encode_work_error(work, InternalError(str(error))))
 
         return CallTask(
             work,
-            limiter,
+            counter,
             owner,
             self._pipeline.encode_work_error,
             self._lifecycle,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django.transports.connection import call_queue
+from mcp_django.runtime.calls import call_limiter
 from mcp_django.transports.connection.options import CloseReason
 from tests.transports.duplex.client import FakeClient, call
 
@@ -71,6 +71,7 @@ async def test_a_call_in_the_queue_can_be_cancelled(peer, stage):
     async with peer() as client:
         await fill(client, 7, 8)
         await client.notify("notifications/cancelled", requestId=7)
+        await turn()
         await client.modern(7, "tools/call", **call("add", a=1, b=1))  # The id is free again.
         stage.go.set()
         answers = [await client.next() for _ in range(4)]
@@ -111,7 +112,7 @@ async def test_answers_to_questions_do_not_wait(peer):
 
 
 async def test_a_full_queue_stops_the_reading_of_requests(peer, stage, monkeypatch):
-    monkeypatch.setattr(call_queue, "MAX_QUEUED_CALLS", 3)
+    monkeypatch.setattr(call_limiter, "MAX_QUEUED_CALLS", 3)
     async with peer() as client:
         await fill(client, 1, 2, 3)
         assert not client.duplex.is_ready()
