@@ -23,7 +23,7 @@ from mcp_django.contrib.openapi.document.names import build_tool_name, make_name
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation, iter_operations
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.routes import Route, select_operations
-from mcp_django.contrib.openapi.document.servers import get_base_url
+from mcp_django.contrib.openapi.document.servers import check_server, get_base_url
 from mcp_django.contrib.openapi.requests.credentials import (
     CredentialsOption,
     OperationCredentials,
@@ -225,18 +225,20 @@ class OpenAPIToolset(Toolset):
         document = load_document(source() if callable(source) else source, self._label)
         label = f"{self._label} of {document.title or document.name}"
         references = References(document.root)
-        operations = list(iter_operations(document, references, label))
+        operations = list(iter_operations(document, references, label, registry.collect_errors))
         selected = select_operations(operations, self._routes, label, include_deprecated=self._deprecated)
         if self._catalog is None and len(selected) > self.max_tools:
             raise DeclarationError(
                 f"{label}: {len(selected)} operations are exposed, and {self.max_tools} is the limit; leave some out "
                 "with Route('…', expose=None), set style='generic', or raise max_tools"
             )
+        base_url = self._find_base_url(document, label)
+        selected = [pair for pair in selected if self._has_own_server(pair[0], base_url, label, registry)]
         requested_names = [
             (one, route.name or build_tool_name(one, self.prefix), route.name is not None) for one, route in selected
         ]
         names = make_names_unique(requested_names, label)
-        sender = self._create_sender(document, references, [one for one, _ in selected], label)
+        sender = self._create_sender(document, references, base_url, label)
 
         paths_by_method = {one.method: [it.path for it in operations if it.method == one.method] for one, _ in selected}
         declarations: list[Declaration] = []
@@ -270,23 +272,35 @@ class OpenAPIToolset(Toolset):
             (functools.partial(self._build, functools.partial(_copy_tool, tool), None), tool.source) for tool in tools
         ]
 
+    def _find_base_url(self, document: OpenAPIDocument, where: str) -> str:
+        """Return the URL of the server; empty for views of this project."""
+        if self._view_options is not None:
+            return ""
+        return self._base_url or get_base_url(document, self._variables, where)
+
+    def _has_own_server(self, operation: OpenAPIOperation, base_url: str, where: str, registry: Registry) -> bool:
+        """Return True unless the operation names another server, which becomes a problem of the registry."""
+        is_own = self._view_options is not None or self._base_url is not None
+        if not is_own:
+            with registry.collect_errors(f"{where}, {operation}"):
+                check_server(operation, base_url, self._variables, where)
+                is_own = True
+        return is_own
+
     def _create_sender(
-        self, document: OpenAPIDocument, references: References, picked: Sequence[OpenAPIOperation], where: str
+        self, document: OpenAPIDocument, references: References, base_url: str, where: str
     ) -> OperationSender:
         schemes = read_schemes(document.root, references, where)
         given: CredentialsOption = None if is_httpx_auth(self._credentials) else self._credentials
-        transport = self._transport = self._create_transport(document, picked, where)
+        transport = self._transport = self._create_transport(base_url, where)
         return OperationSender(transport, OperationCredentials(given, schemes, where), self._headers)
 
-    def _create_transport(
-        self, document: OpenAPIDocument, picked: Sequence[OpenAPIOperation], where: str
-    ) -> OperationTransport:
+    def _create_transport(self, base_url: str, where: str) -> OperationTransport:
         if self._view_options is not None:
             transport = ViewTransport(max_size=self._max_size, **self._view_options)
             transport.check(where)
             return transport
 
-        base_url = self._base_url or get_base_url(document, picked, self._variables, where)
         auth = self._credentials if is_httpx_auth(self._credentials) else None
         return RemoteTransport(
             base_url,

@@ -1,7 +1,10 @@
 """Documents: what is read, what is refused, and that hostile ones cost little."""
 
+import asyncio
+import copy
 import json
 import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,8 @@ from mcp_django.contrib.openapi.document import document as reading
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.primitives.toolset import add_toolset
-from tests.contrib.openapi.pets import BASE, document, operation, tools
+from tests.contrib.openapi.pets import BASE, document, operation, parameter, tools
+from tests.server.client import PipelineClient, make_server
 
 ONE = document({"/pets": {"get": operation(operationId="pets")}})
 YAML = """\
@@ -174,7 +178,7 @@ async def test_a_pointer_may_be_escaped() -> None:
 
 def test_references_in_a_circle_are_refused() -> None:
     source = document({"/a": {"$ref": "#/paths/~1b"}, "/b": {"$ref": "#/paths/~1a"}})
-    assert "cycle" in refusal(source)
+    assert ["cycle" in problem.text for problem in registered(source).problems] == [True, True]
 
 
 def test_the_number_of_operations_is_bounded() -> None:
@@ -241,3 +245,67 @@ def test_texts_are_those_of_the_project_s_language_whoever_asks_first() -> None:
     with translation.override("de"):
         registry = registered(lambda: source)
     assert [tool.title for tool in registry.tools] == ["Yes"]
+
+
+WHOLE = {
+    "parameters": [parameter("id", "path"), parameter("ids", "query", style="form", explode=False)],
+    "servers": [{"url": "https://{place}.example.com", "variables": {"place": {"default": "eu", "enum": ["eu"]}}}],
+    "summary": "Pets",
+    "post": operation(
+        operationId="bad",
+        tags=["pets"],
+        deprecated=False,
+        security=[{"key": []}],
+        requestBody={
+            "required": True,
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/Pet"}},
+                "multipart/form-data": {
+                    "schema": {"type": "object", "properties": {"photo": {"type": "string", "format": "binary"}}},
+                    "encoding": {"photo": {"contentType": "image/png"}},
+                },
+            },
+        },
+    ),
+}
+"""A path with most members that paths have."""
+
+
+def list_places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the keys that lead to each value within a value."""
+    yield place
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        yield from list_places(item, (*place, key))
+
+
+ODD_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text() | st.just("\ud800\0"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["$ref", "type", "schema", "name", "", "items"]), inner, max_size=3)
+    ),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=150)
+@given(place=st.sampled_from(list(list_places(WHOLE))), value=ODD_VALUES)
+def test_any_value_in_one_path_leaves_the_other_paths_served(place: tuple[Any, ...], value: Any) -> None:
+    paths: dict[Any, Any] = {"/bad/{id}": copy.deepcopy(WHOLE), "/good": {"get": operation(operationId="good")}}
+    target = paths
+    keys = ("/bad/{id}", *place)
+    for key in keys[:-1]:
+        target = target[key]
+    target[keys[-1]] = value
+    servers = [{"url": "https://eu.example.com"}]
+    registry = registered(document(paths, servers=servers), base_url=None)
+    client = PipelineClient(make_server(registry=registry))
+    assert "good" in asyncio.run(client.names())
+
+
+def test_an_operation_on_another_server_is_the_problem_of_that_operation() -> None:
+    paths = {"/a": {"get": operation(operationId="a", servers=[{"url": "https://[other"}])}, "/b": {"get": operation()}}
+    registry = registered(document(paths, servers=[{"url": BASE}]), base_url=None)
+    assert [tool.name for tool in registry.tools] == ["get_b"]
+    assert ["another server" in problem.text for problem in registry.problems] == [True]

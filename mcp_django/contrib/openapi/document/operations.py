@@ -1,6 +1,7 @@
 """Operations of a document: methods at paths, with their definitions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,8 @@ from mcp_django.contrib.openapi.document.document import OpenAPIDocument
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.schema import DeclarationError
 
+CollectErrors = Callable[[str], AbstractContextManager[None]]
+"""Function of a source that returns a context which takes the errors of declarations."""
 MAX_OPERATIONS = 5000
 MAX_PARAMETERS = 2000
 """Maximum parameters of an operation. Tools group the rarer ones, see `http_tools.argument_layout`."""
@@ -39,8 +42,13 @@ class OpenAPIOperation:
         return f"{self.method} {self.path}"
 
 
-def iter_operations(document: OpenAPIDocument, references: References, label: str) -> Iterator[OpenAPIOperation]:
-    """Yield all operations. Raises DeclarationError for an invalid document."""
+def iter_operations(
+    document: OpenAPIDocument, references: References, label: str, collect_errors: CollectErrors
+) -> Iterator[OpenAPIOperation]:
+    """Yield all operations. Raises DeclarationError for an invalid document.
+
+    `collect_errors` takes the errors of one path, so that they do not affect other paths.
+    """
     paths = document.root.get("paths", {})
     if not isinstance(paths, Mapping):
         raise DeclarationError(f"{label}: the member paths of {document.name} must be an object")
@@ -49,15 +57,17 @@ def iter_operations(document: OpenAPIDocument, references: References, label: st
     for path, item in paths.items():
         if not path.startswith("/"):
             continue  # An extension: x-…
-        item = references.resolve(item, f"{label}: {path}")
+        resolved: dict[str, Any] = {}
+        with collect_errors(f"{label}, {path}"):
+            resolved = references.resolve(item, f"{label}, {path}")
         for method in HTTP_METHODS:
-            entry = item.get(method)
+            entry = resolved.get(method)
             if not isinstance(entry, Mapping):
                 continue
             count += 1
             if count > MAX_OPERATIONS:
                 raise DeclarationError(f"{label}: {document.name} has more than {MAX_OPERATIONS} operations")
-            yield _build_operation(document, path, method, item, entry)
+            yield _build_operation(document, path, method, resolved, entry)
 
 
 def _build_operation(

@@ -1,7 +1,7 @@
 """Base URL of a document: the server that the document names."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,24 +12,24 @@ from mcp_django.schema import DeclarationError
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
-def get_base_url(
-    document: OpenAPIDocument, operations: Sequence[OpenAPIOperation], variables: Mapping[str, str], label: str
-) -> str:
-    """Return the URL of the document's first server.
-
-    Raises DeclarationError if it is missing or not https, or if operations name another server. Credentials are sent
-    only to servers that the project chose.
-    """
+def get_base_url(document: OpenAPIDocument, variables: Mapping[str, str], label: str) -> str:
+    """Return the URL of the document's first server. Raises DeclarationError if it is missing or not https."""
     servers = document.root.get("servers")
     url = _build_url(servers, variables, label)
     if not url.startswith("https://"):
         raise DeclarationError(f"{label}: {document.name} names no server with an https URL; set base_url=")
-    for operation in operations:
-        if operation.servers and _origin(_build_url(operation.servers, variables, label)) != _origin(url):
-            raise DeclarationError(
-                f"{label}: {operation} is on another server; set base_url=, or exclude it by a Route"
-            )
     return url
+
+
+def check_server(operation: OpenAPIOperation, base_url: str, variables: Mapping[str, str], label: str) -> None:
+    """Raise DeclarationError if an operation names another server than the one of the document.
+
+    Credentials are sent only to servers that the project chose.
+    """
+    if operation.servers and _origin(_build_url(operation.servers, variables, label)) != _origin(base_url):
+        raise DeclarationError(
+            f"{label}, {operation}: it is on another server; set base_url=, or exclude it by a Route"
+        )
 
 
 def _build_url(servers: Any, variables: Mapping[str, str], label: str) -> str:
@@ -53,8 +53,8 @@ def _build_url(servers: Any, variables: Mapping[str, str], label: str) -> str:
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    found = urlsplit(url)
     try:
+        found = urlsplit(url)
         return found.scheme, found.hostname, found.port
     except ValueError:
         return "", None, None
