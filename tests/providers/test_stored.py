@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import OperationalError, transaction
+from django.db.models import CharField, JSONField, TextField
 
+from mcp_django.auth.principal import local_principal
 from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource, StoredState
 from mcp_django.protocol.errors import InsufficientScope, InternalError, InvalidParams, ResourceNotFound
 from mcp_django.providers.stored import MAX_RENDERED_CHARACTERS, StoredProvider
@@ -447,3 +449,32 @@ def test_what_is_embedded_goes_through_the_guards_and_interceptors_of_the_resour
     assert embedded["content"]["resource"]["text"] == "of a!"
     with pytest.raises(InternalError, match="may not be used here"):
         get(PipelineClient(server), doc="b")
+
+
+ODD_JSON = (7, True, "text", {"a": 1}, [7], [None], [[]], [{}], ["\ud800"], [""], ["a b"])
+ODD_TEXTS = ("", " ", "\u202e\x1b", "a\nb", "http://[", "{x}", "a b/../%zz", "x" * 60)
+
+
+ODD_VALUES = {JSONField: ODD_JSON, CharField: ODD_TEXTS, TextField: ODD_TEXTS}
+
+
+@pytest.mark.parametrize("principal", [local_principal(), make_principal(scopes=["read"])], ids=["local", "user"])
+@pytest.mark.parametrize("model", [StoredPrompt, StoredArgument, StoredResource])
+def test_any_value_in_one_row_leaves_the_other_rows_listed(
+    server: Server, model: Any, principal: Any, subtests: pytest.Subtests
+) -> None:
+    peer = PipelineClient(server, principal=principal)
+    prompt("hi $who", name="odd", arguments=[{"name": "who", "choices": ["Ada"], "required": False}])
+    resource("docs://odd")
+    row = model.objects.get()
+    prompt("hi", arguments=["who"])
+    resource()
+    for field in model._meta.concrete_fields:
+        original = getattr(row, field.attname)
+        for value in ODD_VALUES.get(type(field), ()):
+            with subtests.test(field=field.name, value=value):
+                model.objects.filter(pk=row.pk).update(**{field.name: value})
+                assert "greet" in names(peer)
+                assert "docs://a" in uris(peer)
+                assert complete(peer, "greet", "who", "A") == []
+        model.objects.filter(pk=row.pk).update(**{field.attname: original})

@@ -1,6 +1,7 @@
 """What handlers return, as the protocol writes it."""
 
 import base64
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -236,6 +237,7 @@ def test_a_hundred_values_of_a_completion_are_sent_at_most(subtests: pytest.Subt
         (("a", "b"), {"values": ["a", "b"]}),
         ((word for word in "ab"), {"values": ["a", "b"]}),
         ([gettext_lazy("a")], {"values": ["a"]}),
+        (map(str, itertools.count()), {"values": MANY[:100], "hasMore": True}),
         (MANY[:100], {"values": MANY[:100]}),
         (MANY[:101], {"values": MANY[:100], "total": 101, "hasMore": True}),
         (MANY, {"values": MANY[:100], "total": 250, "hasMore": True}),
@@ -249,7 +251,8 @@ def test_a_hundred_values_of_a_completion_are_sent_at_most(subtests: pytest.Subt
 
 
 def test_a_completer_that_returns_no_list_is_a_bug(subtests: pytest.Subtests) -> None:
-    for value in ["text", 7, object(), Completion("text")]:
+    odd: Any = [["a", 7], [b"a"], Completion(["a"], total="9"), Completion(["a"], has_more=1)]  # type: ignore[arg-type]
+    for value in ["text", 7, object(), Completion("text"), *odd]:
         with subtests.test(value=value), pytest.raises(TypeError):
             build_completion_result(value)
 

@@ -94,10 +94,10 @@ class PageCache:
     def _render_or_log(self, tool: Tool, app: App) -> Page | None:
         try:
             html = call_in_default_language(render_page, tool, app)
+            digest = hashlib.sha256(html.encode()).hexdigest()[:DIGEST_CHARACTERS]
         except Exception:
             logger.exception("App %r of %s is not served: its template %r failed", app.name, tool.source, app.template)
             return None
-        digest = hashlib.sha256(html.encode()).hexdigest()[:DIGEST_CHARACTERS]
         return Page(f"{get_base_uri(self._alias, tool, app)}-{digest}.html", html)
 
 

@@ -1,5 +1,6 @@
 """Resources of apps: one page for each tool, behind the permission of the tool."""
 
+import functools
 from collections.abc import Iterable
 
 from mcp_django.contrib.apps.declaration import App, find_app
@@ -59,19 +60,23 @@ class AppProvider(Provider):
         version = self.server.registry.version
         if version == self._version:
             return
-        resources: list[Resource] = []
         by_base_uri: dict[str, Resource] = {}
         for tool in self.server.registry.tools:
-            app = find_app(tool, self.server.registry)
-            page = None if app is None else self.pages.find(tool, app)
-            if app is None or page is None:
-                continue
-            resource = self._build_resource(tool, app, page.uri)
-            resources.append(resource)
-            by_base_uri[get_base_uri(self.server.alias, tool, app)] = resource
-        self._resources = tuple(resources)
+            build = functools.partial(self._find_page, tool)
+            found = self.server.registry.try_build(build, tool.source, "")  # One app that fails takes no other away.
+            if found is not None:
+                by_base_uri[found[0]] = found[1]
+        self._resources = tuple(by_base_uri.values())
         self._by_base_uri = by_base_uri
         self._version = version
+
+    def _find_page(self, tool: Tool) -> tuple[str, Resource] | None:
+        """Return the URI without digest and the resource of a tool's page, or None."""
+        app = find_app(tool, self.server.registry)
+        page = None if app is None else self.pages.find(tool, app)
+        if app is None or page is None:
+            return None
+        return get_base_uri(self.server.alias, tool, app), self._build_resource(tool, app, page.uri)
 
     def _build_resource(self, tool: Tool, app: App, uri: str) -> Resource:
         meta = app.to_meta()

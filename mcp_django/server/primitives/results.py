@@ -6,8 +6,10 @@ omits the members it does not define.
 """
 
 import base64
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from types import NoneType
 from typing import Any, Generic, Literal, TypeVar
 
 from mcp_django.protocol import jsonrpc
@@ -274,12 +276,20 @@ def _build_message(value: Any) -> dict[str, Any]:
 
 
 def build_completion_result(value: Any) -> dict[str, Any]:
-    """Build a CompleteResult. Raises TypeError unless the value is a list of strings."""
+    """Build a CompleteResult. Raises TypeError unless the value is a list of strings.
+
+    Of an iterator, which may be endless, no more values are taken than are sent.
+    """
     if value is None:
         value = ()
+    if isinstance(value, Iterator):
+        taken = list(islice(value, MAX_COMPLETION_VALUES + 1))
+        value = Completion(taken[:MAX_COMPLETION_VALUES], has_more=len(taken) > MAX_COMPLETION_VALUES or None)
     completion = (
         value if isinstance(value, Completion) else Completion(value if isinstance(value, str) else list(value))
     )
+    if type(completion.total) not in (int, NoneType) or type(completion.has_more) not in (bool, NoneType):
+        raise TypeError("the total of a completion must be an integer, and has_more True or False")
     if isinstance(completion.values, str):
         raise TypeError("a completion must be a list of strings, not one string")
 

@@ -8,6 +8,7 @@ import pytest
 
 from mcp_django import Context, MCPError, Server, ToolResult
 from mcp_django.contrib.apps import app, has_apps
+from mcp_django.contrib.apps.declaration import App
 from mcp_django.providers import Mount
 from mcp_django.schema import DeclarationError
 from mcp_django.testing import TestClient
@@ -199,6 +200,26 @@ async def test_a_template_that_fails_leaves_the_tool_with_its_text(
     assert await client.list_resources() == []
     assert (await client.call_tool("show_cart", {"number": 3}))["content"] == [{"type": "text", "text": "Cart 3"}]
     assert "begin it with <!doctype html>" in caplog.text
+
+
+async def test_an_app_that_fails_takes_no_other_app_away(
+    make_app_server: MakeServer, templates: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    templates["half.html"] = "<!doctype html>\ud800"
+    server = make_app_server()
+    add_cart(server)
+    for name, template in (("half", "half.html"), ("late", "page.html")):
+        app(name, template=template, server=server)
+        server.tool(lambda: "text", name=name, ui=name)
+    build_meta = App.to_meta
+
+    def fail_late(late: App) -> Any:
+        return build_meta(late) if late.name != "late" else 1 / 0
+
+    monkeypatch.setattr(App, "to_meta", fail_late)
+    client = TestClient(server)
+    assert [entry["name"] for entry in await client.list_resources()] == ["cart"]
+    assert {"show_cart", "half", "late"} <= {tool["name"] for tool in await client.list_tools()}
 
 
 async def test_a_tool_knows_if_its_client_shows_apps(make_app_server: MakeServer, revision: str) -> None:
