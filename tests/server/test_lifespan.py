@@ -278,16 +278,16 @@ def test_a_loop_that_is_over_is_not_kept() -> None:
     assert loop() is None
 
 
-async def test_one_that_is_collected_after_its_loop_raises_nothing() -> None:
+async def test_one_that_is_collected_after_its_loop_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """A loop that is closed without cancelling its tasks leaves them to the garbage collector."""
     lifespans = Lifespans(None, list)
     loop = asyncio.new_event_loop()
 
-    def run_and_close() -> None:
+    def run_and_close(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(lifespans.enter())
         loop.close()
 
-    await asyncio.to_thread(run_and_close)
+    await asyncio.to_thread(run_and_close, loop)
     entry = lifespans._entries.find(loop)
     assert entry is not None
     assert entry.task is not None
@@ -298,6 +298,9 @@ async def test_one_that_is_collected_after_its_loop_raises_nothing() -> None:
     await asyncio.to_thread(coroutine.close)
 
     assert lifespans._entries.find(loop) is None
+    del loop, entry, coroutine
+    gc.collect()
+    assert "Task was destroyed" in caplog.text  # asyncio's report, which would reach a later test otherwise
 
 
 async def test_one_that_takes_too_long_to_be_left_is_cancelled(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
