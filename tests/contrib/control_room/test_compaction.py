@@ -16,10 +16,12 @@ from mcp_django.contrib.control_room.recording import compaction, counts, writer
 from mcp_django.contrib.control_room.recording import recorder as recorder_module
 from mcp_django.contrib.control_room.recording.chain.verification import verify_chain
 from mcp_django.contrib.control_room.recording.histogram import unpack
+from mcp_django.contrib.control_room.recording.maintenance import remove_user
 from mcp_django.contrib.control_room.recording.recorder import CallRecorder
 from mcp_django.contrib.control_room.recording.writer import RowWriter
 from tests.contrib.control_room.conftest import BlockingClient
 from tests.contrib.control_room.test_rows import make_rollup, make_usage
+from tests.support.waiting import WAIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 5, 3, 10, 20, tzinfo=UTC)
@@ -168,3 +170,43 @@ def test_processes_that_compact_at_the_same_time_lose_no_call() -> None:
     with ThreadPoolExecutor(len(names)) as pool:
         list(pool.map(run, names))
     assert list(CallRollup.objects.values_list("process", "count")) == [("", len(names))] * len(minutes)
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_a_removal_beside_a_compaction_finds_the_new_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The removal waits for rows that the compaction then deletes."""
+    make_usage(NOW.replace(minute=0) - timedelta(hours=2), process="a", client="token", user_key="1")
+    save_rows, is_saved, may_commit = compaction.save_rows, threading.Event(), threading.Event()
+
+    def save_and_wait(*args: Any) -> None:
+        save_rows(*args)
+        if args[0]:
+            is_saved.set()
+            assert may_commit.wait(WAIT_SECONDS)
+
+    def run(function: Callable[[str], int], argument: str) -> int:
+        try:
+            return function(argument)
+        finally:
+            connection.close()
+
+    def is_removal_blocked() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+            return cursor.fetchone() is not None
+
+    monkeypatch.setattr(compaction, "save_rows", save_and_wait)
+    with ThreadPoolExecutor(2) as pool:
+        compacting = pool.submit(run, compact, "a")
+        assert is_saved.wait(WAIT_SECONDS)
+        removing = pool.submit(run, remove_user, "1")
+        wait_until(is_removal_blocked)
+        may_commit.set()
+        assert compacting.result() == 1
+        removing.result()
+    row = UsageRollup.objects.get()
+    assert (row.process, row.user_key, row.client) == ("", "", "")
+    assert row.principal.startswith("removed:")
