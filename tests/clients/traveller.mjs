@@ -49,7 +49,8 @@ export class Traveller {
     }
 
     // List and call with a connected client that watches with `subscribe`; what to print. Each schema has to compile.
-    async travel(client, calls, subscribe, validator) {
+    // `call` calls a tool with a function for its progress.
+    async travel(client, calls, subscribe, validator, call) {
         const { tools } = await client.listTools();
         const schemas = compileSchemas(tools, validator);
         const names = tools.map(tool => tool.name);
@@ -58,12 +59,20 @@ export class Traveller {
         const result = await client.callTool({ name, arguments: calls[name] });
         assert(!result.isError && result.content.length > 0, JSON.stringify(result));
         if (names.includes('plan_journey')) {
+            await this.follow(call);
             await subscribe();
             await this.watch(client);
             const [first, second] = [await this.journey(client), await this.journey(client)];
             assert.equal(second, first + 1, 'it books once a call, however many rounds a call takes');
         }
         return `${names.length} tools, ${schemas} schemas compiled, ${name} called, ${this.asked.length} questions answered`;
+    }
+
+    // A call whose result comes right after its last progress. This SDK drops progress that it reads together with it.
+    async follow(call) {
+        const steps = [];
+        await call({ name: 'test_tool_with_progress', arguments: {} }, params => steps.push(params.progress));
+        assert.deepEqual(steps, [0, 50, 100]);
     }
 
     // The stream of a session is opened by the client itself, which does not say when: so it is tried more than once.

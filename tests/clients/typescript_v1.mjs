@@ -40,7 +40,13 @@ async function check(way, target, calls) {
     const [wanted, validator] = [JSON.parse(calls), new AjvJsonSchemaValidator()];
     const said = Array.isArray(wanted)
         ? await read(client, wanted, validator)
-        : await traveller.travel(client, wanted, () => client.subscribeResource({ uri: WATCHED }), validator);
+        : await traveller.travel(
+              client,
+              wanted,
+              () => client.subscribeResource({ uri: WATCHED }),
+              validator,
+              (params, onprogress) => client.callTool(params, undefined, { onprogress })
+          );
     await client.close();
     return `${said}, ${spoken}`;
 }

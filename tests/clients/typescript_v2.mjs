@@ -27,7 +27,9 @@ async function check(way, target, calls, mode) {
     const [wanted, validator] = [JSON.parse(calls), new AjvJsonSchemaValidator()];
     const said = Array.isArray(wanted)
         ? await read(client, wanted, validator)
-        : await traveller.travel(client, wanted, subscribe, validator);
+        : await traveller.travel(client, wanted, subscribe, validator, (params, onprogress) =>
+              client.callTool(params, { onprogress })
+          );
     await client.close();
     return `${said}, ${spoken}`;
 }

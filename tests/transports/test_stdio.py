@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -114,6 +114,12 @@ def server(stage: Stage) -> Server:
             stage.cancelled.set()
             raise
         return "flooded"
+
+    @server.tool
+    async def count(ctx: Context) -> str:
+        for number in range(3):
+            await ctx.report_progress(number, 3)
+        return "counted"
 
     @server.tool
     async def greet(ctx: Context) -> str:
@@ -255,6 +261,40 @@ async def test_a_client_that_does_not_read_can_take_its_call_back(
         while "id" not in (answer := await client.next()):
             assert answer["method"] == "notifications/progress"
         assert answer["id"] == 2
+
+
+async def test_an_answer_is_written_once_the_client_has_read_the_progress_before_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one read with it, clients of the TypeScript SDK drop the last progress."""
+    events: list[str] = []
+    ended = asyncio.Event()
+
+    class RecordingWriter:
+        def __init__(self, sink: int) -> None:
+            self.sink = sink
+
+        async def write(self, messages: Sequence[bytes]) -> None:
+            kinds = ["progress" if "method" in json.loads(message) else "answer" for message in messages]
+            events.append(" ".join(dict.fromkeys(kinds)))
+            if "answer" in kinds:
+                ended.set()
+
+        async def wait_until_read(self) -> None:
+            events.append("read")
+
+        def close(self) -> None:
+            os.close(self.sink)
+
+    monkeypatch.setattr(stdio_module, "LineWriter", RecordingWriter)
+    async with connected(server) as client:
+        meta = {META + "protocolVersion": STATELESS, META + "clientCapabilities": {}, "progressToken": 1}
+        params = {"name": "count", "arguments": {}, "_meta": meta}
+        await client.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        async with asyncio.timeout(WAIT_SECONDS):
+            await ended.wait()
+    assert list(dict.fromkeys(events)) == ["progress", "read", "answer"]
+    assert events[-2:] == ["read", "answer"]
 
 
 @pytest.mark.usefixtures("_small")

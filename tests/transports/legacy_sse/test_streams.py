@@ -9,10 +9,11 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from mcp_django.models import Session, StreamEvent
+from mcp_django.protocol import jsonrpc, sse
 from mcp_django.runtime.streams.sse_messages import DeliveryStatus, SSEMessageRouter
 from mcp_django.transports import legacy_sse
 from mcp_django.transports.connection.options import CloseReason
-from mcp_django.transports.legacy_sse import RECEIVE_TIMEOUT_SECONDS, LegacySSEStream
+from mcp_django.transports.legacy_sse import PROGRESS_PAUSE_SECONDS, RECEIVE_TIMEOUT_SECONDS, LegacySSEStream
 from mcp_django.wiring import get_sse_message_routers, get_stream_limiter
 from tests.interaction.wire import App
 from tests.support.clock import Clock
@@ -254,6 +255,46 @@ async def test_much_is_sent_in_pieces_each_of_which_shows_that_the_client_reads(
     assert [piece.count(b"event: message") for piece in pieces] == [2, 1, 1, 1]
     assert [piece[21:22] for piece in pieces] == [b"x", b"z", b"!", b"l"]
     assert len(moved) == 3
+
+
+PROGRESS = jsonrpc.notification("notifications/progress", {"progressToken": 1, "progress": 1})
+OTHER = jsonrpc.notification("notifications/message", {"level": "info", "data": "x"})
+ANSWER = jsonrpc.result(1, {})
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_an_answer_is_sent_after_a_pause_and_not_in_one_chunk_with_progress(clock: Clock, is_late: bool) -> None:
+    """The same if the answer comes when the progress has been sent."""
+    batches = (
+        [[OTHER, PROGRESS, PROGRESS], [ANSWER, OTHER]] if is_late else [[OTHER, PROGRESS, PROGRESS, ANSWER, OTHER]]
+    )
+    stream = make_stream(batches)
+    assert (await stream.read(1.0) or b"").count(b"event: message") == 3
+    reading = asyncio.ensure_future(stream.read(1.0))
+    await clock.advance(PROGRESS_PAUSE_SECONDS / 2)
+    assert not reading.done()
+    await clock.advance(PROGRESS_PAUSE_SECONDS / 2)
+    assert reading.done()
+    assert await reading == sse.event(ANSWER) + sse.event(OTHER)
+
+
+async def test_progress_is_sent_without_a_pause(clock: Clock) -> None:
+    stream = make_stream([[OTHER], [PROGRESS], [PROGRESS]])
+    for message in (OTHER, PROGRESS, PROGRESS):
+        reading = asyncio.ensure_future(stream.read(1.0))
+        await clock.settle()
+        assert reading.done()
+        assert await reading == sse.event(message)
+
+
+def make_stream(batches: list[list[bytes]]) -> LegacySSEStream:
+    """Return a stream on a connection that has some messages at each reading."""
+
+    async def read(timeout: float) -> list[bytes] | None:
+        return batches.pop(0) if batches else None
+
+    connection: Any = SimpleNamespace(on_end=None, close_reason=None, read=read, mark_progress=lambda: None)
+    return LegacySSEStream(connection, frozenset(), 60.0)
 
 
 async def test_a_post_that_waits_for_a_client_which_does_not_read_is_answered_in_bounded_time(
