@@ -150,7 +150,10 @@ def _to_plain_json(value: Any, label: str) -> Any:
 
 
 def _check_json(value: Any, label: str, depth: int = 0) -> None:
-    """Raise ValidationError for NUL, and for deep nesting, with which the row could not be read on each stack."""
+    """Raise ValidationError for characters that cannot be stored, and deep nesting.
+
+    A row that is nested deeply could not be read on each stack.
+    """
     if depth > MAX_DEPTH:
         raise ValidationError(f"The {label} may have at most {MAX_DEPTH} levels.")
     if isinstance(value, str):

@@ -13,7 +13,10 @@ _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
 def get_base_url(document: OpenAPIDocument, variables: Mapping[str, str], label: str) -> str:
-    """Return the URL of the document's first server. Raises DeclarationError if it is missing or not https."""
+    """Return the URL of the document's first server.
+
+    Raises DeclarationError if it is missing or not https.
+    """
     servers = document.root.get("servers")
     url = _build_url(servers, variables, label)
     if not url.startswith("https://"):
