@@ -5,8 +5,10 @@ tests that a run left out.
 import asyncio
 import contextvars
 import gc
+import os
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +22,10 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from tests.support.clock import Clock, clock
 from tests.support.databases import create_test_database
+from tests.support.failed_tests import FailedTests
 from tests.support.pool_threads import UNFINISHED_FUNCTIONS
 from tests.support.services import POSTGRES_URL
+from tests.support.table_contents import restore_after_transactions
 
 __all__ = ["clock"]
 FOLDER_MARKERS = {
@@ -92,6 +96,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     items.sort(key=lambda item: not any(item.get_closest_marker(marker) for marker in SLOW_FIRST))
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect the tests without the garbage collector, which would look at the growing heap again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no other modules for the tests that depend on versions."""
+    if config.option.markexpr != "versions":
+        return None
+    name = collection_path.relative_to(config.rootpath).as_posix() + "/" * collection_path.is_dir()
+    return None if any(name.startswith(one) or one.startswith(name) for one in VERSION_FOLDERS) else True
+
+
 def pytest_collection_finish() -> None:
     """Take the modules and tests out of the garbage collector's sight.
 
@@ -142,6 +164,7 @@ def django_db_setup(
     worker = getattr(request.config, "workerinput", {}).get("workerid", "")
     with django_db_blocker.unblock():
         drop = create_test_database(POSTGRES_URL, f"_{worker}" if worker else "")
+        restore_after_transactions()
     yield
     with django_db_blocker.unblock():
         drop()
@@ -237,6 +260,13 @@ def _no_rules() -> None:
     from mcp_django.auth.authorization.rule_cache import NO_RULES, RULE_CACHE  # once Django is set up
 
     RULE_CACHE.set_rules(NO_RULES)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Write the names of failed tests to the file that the environment names, for the last lines of a long run."""
+    path = os.environ.get("MCP_TEST_FAILURES")
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FailedTests(Path(path)))
 
 
 @pytest.hookimpl(trylast=True)
