@@ -29,6 +29,8 @@ STORE_SECONDS = 2.0
 """Seconds of a healthy process in which it stores an end."""
 LOST_TEXT = "must not run twice"
 """Words in the error of each task that failed because its attempt was lost or stopped."""
+MAX_BLOCK_RATIO = 1.6
+"""Part of the lease for which a tool blocks the loop of its process at most."""
 BEAT_SHARE = 0.25
 """Share of the lease between two heartbeats."""
 
@@ -245,10 +247,14 @@ class _Case:
         return []
 
     def _was_disturbed(self) -> bool:
-        """Return True if the database was out of reach during the last run."""
+        """Return True if the database was out of reach during the last run, or before its commit.
+
+        The commit needs the event loop, which another tool may block.
+        """
         run = self._get_last_run()
         return run is None or any(
-            fault.begin <= run.last + self.lease and fault.end >= run.begin for fault in self._list_isolations(run)
+            fault.begin <= run.last + (1 + MAX_BLOCK_RATIO) * self.lease and fault.end >= run.begin
+            for fault in self._list_isolations(run)
         )
 
     def _find_wrong_failure(self) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from mcp_django.protocol import jsonrpc
 from tests.load.random_tasks.client import Call, Job, TaskClient
 from tests.load.random_tasks.deployment import OLD, SERVERS, WORKERS, Deployment, deploy
 from tests.load.random_tasks.faults import Fault, FaultStep, plan_faults
-from tests.load.random_tasks.judge import TaskRecord, ToolTraits, Verdict, judge
+from tests.load.random_tasks.judge import MAX_BLOCK_RATIO, TaskRecord, ToolTraits, Verdict, judge
 from tests.load.task_site.journal import Entry, read_journal
 from tests.support.own_postgres import OwnPostgres
 from tests.support.waiting import WAIT_SECONDS
@@ -73,7 +73,7 @@ class RandomRun:
             (tool,) = chance.choices(names, weights)
             seconds = chance.uniform(0.2, 4.0)
             if tool == "block" or chance.random() < LONG_WORK_RATIO:
-                seconds = chance.uniform(1.1, 1.6) * self.lease
+                seconds = chance.uniform(1.1, MAX_BLOCK_RATIO) * self.lease
             jobs.append(Job(number, number / self.tasks * self.seconds, tool, seconds))
         return jobs
 

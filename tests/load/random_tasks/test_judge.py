@@ -138,6 +138,10 @@ def test_an_error_result_needs_an_atomic_tool_and_a_database_out_of_reach() -> N
     assert list_problems(run, tool="book", is_error=True, faults=[other]) == ["wrong end"]
     outage = Fault(FaultKind.POSTGRES_CRASH, "", 101.0, 102.0)
     assert list_problems(run, tool="book", is_error=True, faults=[outage]) == []
+    late = Fault(FaultKind.POSTGRES_CRASH, "", 101 + 2.5 * LEASE_SECONDS, 101 + 3 * LEASE_SECONDS)
+    assert list_problems(run, tool="book", is_error=True, faults=[late]) == []  # another tool blocks the loop
+    too_late = Fault(FaultKind.POSTGRES_CRASH, "", 101 + 2.7 * LEASE_SECONDS, 101 + 3 * LEASE_SECONDS)
+    assert list_problems(run, tool="book", is_error=True, faults=[too_late]) == ["wrong end"]
 
 
 def test_a_task_that_may_run_again_never_fails() -> None:
