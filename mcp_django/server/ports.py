@@ -260,6 +260,10 @@ class AttemptControl(Protocol):
     has_begun: bool
     """True once the function of the tool, or one of its dependencies, has been called."""
 
+    @property
+    def may_repeat(self) -> bool:
+        """True if the tool may run again after this attempt."""
+
     def is_over(self) -> bool:
         """Return True if the attempt may write nothing more, because another one may run. Thread-safe."""
 

@@ -19,8 +19,8 @@ def translate_failure(call: Call, subject: str, problem: BaseException) -> str |
     """Translate an exception into a text for the client, or into a ToolError.
 
     Uses the server's translator; for a bug, the text is its reference. Raises an MCPError that the translator returns,
-    and exceptions that are not failures of the code, such as cancellation. Outside of tools, which may have had
-    effects, a failure of the server's storage is raised as Overloaded: the client may repeat the call.
+    and exceptions that are not failures of the code, such as cancellation. A failure of the server's storage is raised
+    as Overloaded, because the call may be repeated, unless it is that of a tool, which may have had effects.
     """
     if not is_bug(problem):
         raise problem
@@ -32,11 +32,17 @@ def translate_failure(call: Call, subject: str, problem: BaseException) -> str |
         raise ResourceNotFound(call.root.params["uri"]) from None
     if translated is None and is_missing_user(call.principal.user, problem):
         return ToolError(MISSING_USER_MESSAGE)
-    if translated is None and call.method != TOOLS_CALL:
+    if translated is None and _may_repeat(call):
         _check_storage(call, subject, problem)
     if translated is None:
         return report_internal_error(call.root.server, subject, problem, call.record)
     return translated if isinstance(translated, ToolError) else str(translated)
+
+
+def _may_repeat(call: Call) -> bool:
+    """Return True if a call that failed may be repeated, or is the attempt of a task that may run again."""
+    attempt = call.record.attempt
+    return call.method != TOOLS_CALL or (attempt is not None and attempt.may_repeat)
 
 
 def _check_storage(call: Call, subject: str, problem: BaseException) -> None:

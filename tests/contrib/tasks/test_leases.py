@@ -302,6 +302,22 @@ async def test_a_refusal_after_the_tool_has_begun_repeats_only_tools_that_may_ru
         assert (await Task.objects.aget(pk=task.pk)).status == status
 
 
+async def test_a_tool_whose_database_fails_runs_again_if_it_may(
+    client: TaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def query() -> str:
+        raise OperationalError("terminating connection")
+
+    wiring.get_server(ALIAS).tool(query, name="query", task=TaskOptions(grace=0, retry=1))
+    task = await claim(client, monkeypatch, "query")
+    await run_task(task)
+    row = await Task.objects.aget(pk=task.pk)
+    assert (row.status, row.worker, row.losses) == ("working", "", 1)
+    assert await runner.run_attempt(task.pk) is True
+    row = await Task.objects.aget(pk=task.pk)
+    assert (row.status, row.is_error, "reference" in row.status_message) == ("completed", True, True)
+
+
 @pytest.mark.parametrize("problem", [OperationalError("down"), Overloaded("Tokens cannot be verified")])
 async def test_a_task_whose_caller_cannot_be_read_waits_again(
     problem: Exception, client: TaskClient, monkeypatch: pytest.MonkeyPatch

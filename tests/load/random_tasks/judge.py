@@ -10,7 +10,8 @@ These ends without a result are promised, and counted apart:
 - The same tool fails although it has finished, if its process was killed within two seconds in which it could store
   the end, or if this process alone could not reach PostgreSQL for most of a lease: other processes cannot know of the
   end. An atomic tool never does.
-- An atomic tool whose own SQL lost its connection ends with an error result, and books no row.
+- An atomic tool that must not run twice, and whose own SQL lost its connection, ends with an error result and books no
+  row.
 - A plain function cannot be stopped: without SQL it runs on beside the next run, after its process could not reach
   PostgreSQL for most of a lease. Its rows count once all the same.
 """
@@ -236,7 +237,7 @@ class _Case:
         if task.status != "completed":
             return []
         if task.is_error:
-            if self.traits.is_atomic and self._was_disturbed():
+            if self.traits.is_atomic and not self.traits.may_repeat and self._was_disturbed():
                 return []
             return [("wrong end", f"error result without a cause: {task.message}")]
         finished = [run.letters for run in self.runs if run.count(Event.END)]

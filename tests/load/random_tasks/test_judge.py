@@ -133,6 +133,7 @@ def test_an_error_result_needs_an_atomic_tool_and_a_database_out_of_reach() -> N
     run, cut = make_run("x", "100 start, 101 effect"), Fault(FaultKind.CUT, "a", 101.0, 102.0)
     assert list_problems(run, is_error=True, faults=[cut]) == ["wrong end"]
     assert list_problems(run, tool="book", is_error=True, faults=[cut]) == []
+    assert list_problems(run, tool="book again", is_error=True, faults=[cut]) == ["wrong end"]
     assert list_problems(run, tool="book", is_error=True) == ["wrong end"]
     other = Fault(FaultKind.CUT, "b", 101.0, 102.0)
     assert list_problems(run, tool="book", is_error=True, faults=[other]) == ["wrong end"]

@@ -75,6 +75,11 @@ class Attempt:
         self._changes: dict[str, Any] = {}
         self._changed = asyncio.Event()
 
+    @property
+    def may_repeat(self) -> bool:
+        """True if the tool may run again after this attempt."""
+        return self.is_stored and self.task.losses < self.task.max_losses
+
     async def execute(self) -> AttemptResult:
         """Run the tool in the language and time zone of the task. Raises CancelledError only."""
         context = self.task.get_context()
