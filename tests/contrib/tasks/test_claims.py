@@ -14,6 +14,7 @@ from mcp_django.contrib.tasks.attempts.claims import claim_tasks
 from mcp_django.contrib.tasks.attempts.heartbeats import Heartbeats
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.rows import store
+from mcp_django.contrib.tasks.rows.store import LeaseExtension
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 Held = set[tuple[str, str]]
@@ -40,9 +41,9 @@ class Rows:
     def give_up(self) -> None:
         self.returned += 1
 
-    def extend(self, held: Held, lease: float) -> Held:
+    def extend(self, held: Held, lease: float) -> LeaseExtension:
         self.beats.put(set(held))
-        return set()
+        return LeaseExtension(held, set())
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from mcp_django.contrib.tasks.attempts.heartbeats import Heartbeats, TaskLease, 
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
+from mcp_django.contrib.tasks.rows.store import LeaseExtension
 from mcp_django.runtime.threads.sql_cancellation import CallEndedError, StatementGuard
 from mcp_django.server.injection.handler import Handler
 from tests.support.background_threads import get_background_threads, wait_for_end
@@ -25,15 +26,16 @@ Held = set[tuple[str, str]]
 
 
 class Rows:
-    """A stand-in for the rows, which reports each statement, and loses the tasks in `lost`."""
+    """A stand-in for the rows, which reports each statement, loses the tasks in `lost`, and skips those in `locked`."""
 
     def __init__(self) -> None:
         self.beats: queue.Queue[Held] = queue.Queue()
         self.lost: Held = set()
+        self.locked: Held = set()
 
-    def extend(self, held: Held, lease: float) -> Held:
+    def extend(self, held: Held, lease: float) -> LeaseExtension:
         self.beats.put(set(held))
-        return self.lost & held
+        return LeaseExtension(held - self.lost - self.locked, self.lost & held)
 
     def wait(self) -> Held:
         """Block until the next statement."""
@@ -57,10 +59,10 @@ def make_lease(id: str, *, claimed: float = 0.0) -> TaskLease:
 def hang_until(ended: threading.Event, begun: threading.Event) -> Any:
     """Return a stand-in for `extend_leases` that does not end before the test does."""
 
-    def hang(held: Held, lease: float) -> Held:
+    def hang(held: Held, lease: float) -> LeaseExtension:
         begun.set()
         ended.wait(2 * WAIT_SECONDS)
-        return set()
+        return LeaseExtension(held, set())
 
     return hang
 
@@ -73,9 +75,9 @@ async def test_a_deadline_counts_from_the_moment_before_the_claim(clock: Clock) 
 async def test_a_deadline_counts_from_the_moment_before_the_heartbeat(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def extend_late(held: Held, lease: float) -> Held:
+    def extend_late(held: Held, lease: float) -> LeaseExtension:
         clock.move(8)
-        return set()
+        return LeaseExtension(held, set())
 
     monkeypatch.setattr(store, "extend_leases", extend_late)
     lease, begun = make_lease("a"), clock.monotonic()
@@ -91,6 +93,26 @@ async def test_an_attempt_is_stopped_at_the_deadline_of_its_last_heartbeat(rows:
     extend_leases([lease])
     await clock.advance(2 * get_settings().lease)
     assert stops == [begun + 10 + get_usable_seconds(get_settings().lease)]
+
+
+async def test_the_deadline_of_a_row_that_is_locked_stays(rows: Rows, clock: Clock) -> None:
+    rows.locked = {("a", "w")}
+    locked, free = make_lease("a"), make_lease("b")
+    extend_leases([locked, free])
+    assert (locked.is_over(), locked.is_lost, free.is_over()) == (True, False, False)
+
+
+async def test_an_attempt_that_is_about_to_commit_is_not_stopped_at_its_deadline(clock: Clock) -> None:
+    """Its transaction has locked the row, so no other attempt begins."""
+    stops = list[float]()
+    lease = make_lease("a", claimed=clock.monotonic())
+    lease.watch(lambda: stops.append(clock.monotonic()))
+    lease.is_confirmed = True
+    await clock.advance(get_settings().lease)
+    timer = lease._timer
+    await clock.advance(get_settings().lease)
+    assert (lease.is_over(), stops) == (False, [])
+    assert lease._timer is timer, "it checks the deadline again and again"
 
 
 async def test_a_blocked_loop_extends_its_leases(rows: Rows, clock: Clock) -> None:

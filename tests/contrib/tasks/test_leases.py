@@ -186,6 +186,25 @@ async def test_a_transaction_is_not_committed_after_the_deadline(
     assert not await Group.objects.aexists()
 
 
+async def test_a_transaction_whose_last_statement_was_in_time_is_committed_after_the_deadline(
+    client: TaskClient, book: Callable[..., None], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another tool may block the loop between the two. The row is locked, so no other attempt has begun."""
+    commit = store.commit_result
+
+    def commit_late(*args: Any) -> bool:
+        is_held = commit(*args)
+        clock.move(2 * LEASE)
+        return is_held
+
+    monkeypatch.setattr(store, "commit_result", commit_late)
+    book()
+    task = await claim(client, monkeypatch, "book")
+    await run_task(task)
+    assert await Group.objects.acount() == 1
+    assert (await client.get(task.pk))["status"] == "completed"
+
+
 async def test_a_committed_result_outlives_its_process(
     client: TaskClient, book: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,11 +281,11 @@ def test_one_statement_extends_all_leases(django_assert_num_queries: Any) -> Non
         held.add((claimed.pk, claimed.worker))
     Task.objects.update(lease_expires=timezone.now())
     with django_assert_num_queries(1):
-        assert store.extend_leases(held, LEASE) == set()
+        assert store.extend_leases(held, LEASE) == (held, set())
     assert not Task.objects.filter(lease_expires__lt=timezone.now() + timedelta(seconds=LEASE / 2)).exists()
     lost = next(iter(held))
     Task.objects.filter(pk=lost[0]).update(worker="another")
-    assert store.extend_leases(held, LEASE) == {lost}
+    assert store.extend_leases(held, LEASE) == (held - {lost}, {lost})
 
 
 async def test_a_refusal_before_the_tool_begins_is_tried_again_later(

@@ -126,7 +126,7 @@ def list_ids() -> list[str]:
 def test_only_the_holder_of_the_lease_ends_a_task() -> None:
     claimed = leases.claim_task(save_task().pk, worker="one", lease=30)
     assert claimed is not None
-    assert store.extend_leases({(claimed.pk, "two")}, 30) == {(claimed.pk, "two")}
+    assert store.extend_leases({(claimed.pk, "two")}, 30) == (set(), {(claimed.pk, "two")})
     stranger = Task.objects.get()
     stranger.worker = "two"
     completed = {"result": "{}"}
@@ -152,6 +152,17 @@ def test_a_claim_that_is_given_up_leaves_its_tasks_as_they_were() -> None:
         second.pk,
     }
     assert TaskAttempt.objects.get().task_id == other.pk
+
+
+def test_a_committed_result_is_neither_failed_nor_given_up() -> None:
+    claimed = leases.claim_task(save_task(max_losses=1).pk, worker="w", lease=30)
+    assert claimed is not None
+    assert store.commit_result(claimed.pk, "w", {"result": "{}"}) is True
+    assert store.give_up_lease(claimed.pk, "w") is False
+    assert store.finish_row(store.TaskEnd(claimed, TaskStatus.FAILED, {})) is False
+    row = leases.end_lost_attempt(claimed, AttemptOutcome.LOST, "lost")
+    assert row is not None
+    assert row.status == "completed"
 
 
 def test_a_lost_task_fails_unless_it_may_run_again() -> None:

@@ -177,12 +177,19 @@ class Attempt:
         if not self.is_stored:
             return
         values: dict[str, Any] = {}
-        task, is_same_database = self.task, store.get_alias() in databases
+        task, lease, is_same_database = self.task, self.lease, store.get_alias() in databases
         if build_result is not None and is_same_database:
             encoded = jsonrpc.dumps(call.era.add_result_fields(call, body := build_result()))
             if len(encoded) <= get_settings().result_bytes:
                 values = build_result_columns(body, encoded)
-        if self.is_over() or not await self._server.executor.run(store.commit_result, task.pk, task.worker, values):
+
+        def commit() -> bool:
+            is_held = store.commit_result(task.pk, task.worker, values)
+            if is_held and is_same_database and lease is not None:
+                lease.is_confirmed = True  # on this thread: the loop may be blocked until after the deadline
+            return is_held
+
+        if self.is_over() or not await self._server.executor.run(commit):
             raise asyncio.CancelledError(LOST_TEXT)
         self.has_confirmed = is_same_database
 

@@ -48,12 +48,14 @@ class TaskLease:
         """Time of `monotonic` at which the attempt has to stop, unless a heartbeat extends the lease."""
         self.is_lost = False
         """True if the row belongs to the worker no more."""
+        self.is_confirmed = False
+        """True once the transaction of the tool has locked the row until its end: no other attempt may begin."""
         self._stop: Callable[[], object] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def is_over(self) -> bool:
         """Return True if another attempt of the task may run now. Thread-safe."""
-        return self.is_lost or monotonic() >= self.deadline
+        return self.is_lost or (not self.is_confirmed and monotonic() >= self.deadline)
 
     def watch(self, stop: Callable[[], object]) -> None:
         """Call `stop` once, as soon as the lease is over.
@@ -83,6 +85,8 @@ class TaskLease:
         self._timer = start_timer(max(0.0, self.deadline - monotonic()), self._check)
 
     def _check(self) -> None:
+        if self.is_confirmed:
+            return
         if self.is_over():
             HEARTBEATS.replace_blocked_thread()
             self._stop_attempt()
@@ -104,11 +108,11 @@ def extend_leases(leases: Sequence[TaskLease]) -> None:
     seconds = get_settings().lease
     # Before the statement is sent: however long it takes, the row is valid for longer than the deadline.
     deadline = monotonic() + get_usable_seconds(seconds)
-    lost = store.extend_leases({(lease.id, lease.worker) for lease in leases}, seconds)
+    extension = store.extend_leases({(lease.id, lease.worker) for lease in leases}, seconds)
     for lease in leases:
-        if (lease.id, lease.worker) in lost:
+        if (lease.id, lease.worker) in extension.lost:
             lease.lose()
-        else:
+        elif (lease.id, lease.worker) in extension.extended:
             lease.deadline = max(lease.deadline, deadline)
 
 

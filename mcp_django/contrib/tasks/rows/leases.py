@@ -139,11 +139,13 @@ def end_lost_attempt(task: Task, outcome: AttemptOutcome, text: str) -> Task | N
     """End the attempt of a lost or stopped worker, and return the row; None if another process was faster.
 
     A task whose tool has committed its result is completed. Another one waits again if it may be repeated. Otherwise
-    it fails with `text`.
+    it fails with `text`. Nothing changes while the tool is about to commit.
     """
     error = jsonrpc.dumps({"code": InternalError.code, "message": text}).decode()
     failed = store.TaskEnd(task, TaskStatus.FAILED, {"error": error, "status_message": text})
     with transaction.atomic(using=store.get_alias()):
+        if not store.lock_attempt(task):
+            return None
         is_committed = store.complete_committed(task)
         is_waiting = not is_committed and store.give_up_lease(task.pk, task.worker)
         if not is_committed and not is_waiting and not store.finish_row(failed):

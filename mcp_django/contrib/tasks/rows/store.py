@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
 from django.db import connections, router, transaction
-from django.db.models import Count, F, Q
+from django.db.models import Count, F, Q, QuerySet
 
 from mcp_django import wiring
 from mcp_django.contrib.tasks.models import (
@@ -264,6 +264,8 @@ def finish_row(end: TaskEnd) -> bool:
     if "status_message" in values:
         values["status_message"] = clean_message(values["status_message"])
     held = Task.objects.filter(pk=end.task.pk, worker=end.task.worker, status__in=ACTIVE)
+    if end.status == TaskStatus.FAILED:
+        held = held.filter(result="")  # a committed result stands
     return bool(
         held.update(
             status=end.status, updated=now, finished=now, worker="", lease_expires=None, input_requests="", **values
@@ -334,17 +336,53 @@ def read_conversation(id: str) -> StoredConversation:
     )
 
 
-def extend_leases(leases: Set[tuple[str, str]], lease: float) -> set[tuple[str, str]]:
-    """Extend leases, each given by the id of its task and its worker; return those that are lost.
+class LeaseExtension(NamedTuple):
+    """Leases after a heartbeat, each given by the id of its task and its worker.
 
-    It takes one statement, and a second one if a lease is lost.
+    A lease in neither set is locked by a transaction, such as that of its own tool, and may be extended later.
+    """
+
+    extended: Set[tuple[str, str]]
+    lost: Set[tuple[str, str]]
+
+
+def extend_leases(leases: Set[tuple[str, str]], lease: float) -> LeaseExtension:
+    """Extend leases, each given by the id of its task and its worker.
+
+    It takes one statement, and a second one if a lease is not extended. It never waits for a row that is locked: all
+    other leases would be lost meanwhile.
     """
     now = database.now()
     ids, workers = {id for id, _ in leases}, {worker for _, worker in leases}
     rows = Task.objects.filter(pk__in=ids, worker__in=workers, status__in=ACTIVE)
-    if rows.update(heartbeat=now, lease_expires=now + timedelta(seconds=lease)) == len(leases):
-        return set()
-    return set(leases) - set(rows.values_list("pk", "worker"))
+    with transaction.atomic(using=get_alias(), savepoint=False):
+        count = _skip_locked(rows).update(heartbeat=now, lease_expires=now + timedelta(seconds=lease))
+    if count == len(leases):
+        return LeaseExtension(leases, frozenset())
+    beats = {(id, worker): beat for id, worker, beat in rows.values_list("pk", "worker", "heartbeat")}
+    return LeaseExtension({key for key, beat in beats.items() if beat == now}, leases - beats.keys())
+
+
+def _skip_locked(rows: QuerySet[Task]) -> QuerySet[Task]:
+    """Return the rows that no other transaction has locked, and lock them in this one."""
+    features = connections[get_alias()].features
+    if not features.has_select_for_update_skip_locked:
+        return rows
+    free: Any = rows.select_for_update(skip_locked=True).values("pk")
+    if not features.update_can_self_select:  # MySQL
+        free = list(free.values_list("pk", flat=True))
+    return Task.objects.filter(pk__in=free)
+
+
+def lock_attempt(task: Task) -> bool:
+    """Lock the row of an attempt in this transaction.
+
+    Returns False if the attempt has lost its lease, or its tool is about to commit: such a tool has locked the row.
+    """
+    rows = Task.objects.filter(pk=task.pk, worker=task.worker, status=TaskStatus.WORKING)
+    if connections[get_alias()].features.has_select_for_update_skip_locked:
+        rows = rows.select_for_update(skip_locked=True)
+    return rows.values_list("pk").first() is not None
 
 
 def write_progress(id: str, worker: str, changes: Mapping[str, Any]) -> bool:
@@ -378,9 +416,9 @@ def end_attempt(id: str, number: int, outcome: AttemptOutcome) -> None:
 def give_up_lease(id: str, worker: str) -> bool:
     """Return a task to the waiting ones after its attempt was lost, if it may run again."""
     return bool(
-        Task.objects.filter(pk=id, worker=worker, status=TaskStatus.WORKING, losses__lt=F("max_losses")).update(
-            worker="", lease_expires=None, losses=F("losses") + 1, updated=database.now()
-        )
+        Task.objects.filter(
+            pk=id, worker=worker, status=TaskStatus.WORKING, losses__lt=F("max_losses"), result=""
+        ).update(worker="", lease_expires=None, losses=F("losses") + 1, updated=database.now())
     )
 
 
