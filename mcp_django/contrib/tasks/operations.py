@@ -8,7 +8,7 @@ from typing import Any
 from mcp_django.aio.clock import monotonic
 from mcp_django.contrib.tasks.attempts.callers import get_owner
 from mcp_django.contrib.tasks.backend import get_backend
-from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
+from mcp_django.contrib.tasks.models import Task, TaskStatus
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import publish_change
 from mcp_django.contrib.tasks.rows import database, leases, store
@@ -48,7 +48,7 @@ async def find_task(call: Call, id: str) -> Task:
 
 async def _end_lost(task: Task) -> Task:
     """End the attempt of a lost worker at once, so that no client waits for it."""
-    ended = await store.run_on_rows(leases.end_lost_attempt, task, AttemptOutcome.LOST, leases.LOST_MESSAGE)
+    ended = await store.run_on_rows(leases.end_expired_attempt, task)
     if ended is None:
         return await store.run_on_rows(Task.objects.get, pk=task.pk)
     if not ended.is_terminal:

@@ -40,11 +40,11 @@ class MaintenanceCounts:
 
 
 def get_interval() -> float:
-    """Return the seconds between two searches, at most a lease.
+    """Return the seconds between two searches, at most half a lease.
 
-    A lost task therefore ends within two leases.
+    A lost task therefore ends within two leases, and no outage that costs a lease fits between two searches.
     """
-    return min(MAX_INTERVAL_SECONDS, get_settings().lease)
+    return min(MAX_INTERVAL_SECONDS, get_settings().lease / 2)
 
 
 class RegularMaintenance:

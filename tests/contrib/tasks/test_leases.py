@@ -17,10 +17,9 @@ from mcp_django.contrib.tasks.attempts.claims import ClaimedTask
 from mcp_django.contrib.tasks.attempts.heartbeats import TaskLease, get_usable_seconds
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskAttempt, TaskStatus, TaskStep
-from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import leases, store
 from mcp_django.contrib.tasks.rows.database import Availability
-from mcp_django.contrib.tasks.upkeep import maintain_tasks
+from mcp_django.contrib.tasks.upkeep import get_interval, maintain_tasks
 from mcp_django.server.execution import invoke
 from mcp_django.server.ports import Overloaded
 from mcp_django.types import TaskOptions, ToolAnnotations
@@ -414,6 +413,13 @@ def test_the_availability_begins_with_the_first_answer_after_a_failure(clock: Cl
     clock.move(10)
     availability.observe(clock.move, 20)  # the server was frozen
     assert not availability.has_lasted(1)
+    for _ in range(3):
+        clock.move(15)
+        availability.observe(lambda: None)
+    assert availability.has_lasted(45)
+    clock.move(20)  # the server may have been away
+    availability.observe(lambda: None)
+    assert not availability.has_lasted(1)
 
 
 async def test_leases_are_not_ended_soon_after_an_outage(
@@ -425,7 +431,9 @@ async def test_leases_are_not_ended_soon_after_an_outage(
         await store.run_on_rows(fail)
     assert (await maintain_tasks(get_backend())).lost == 0
     assert (await client.get(task.pk))["status"] == "working"
-    clock.move(get_settings().lease)
+    for _ in range(2):
+        clock.move(get_interval())
+        await store.run_on_rows(Task.objects.count)
     assert (await maintain_tasks(get_backend())).lost == 1
     assert (await client.get(task.pk))["status"] == TaskStatus.FAILED
 

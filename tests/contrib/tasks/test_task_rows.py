@@ -154,6 +154,15 @@ def test_a_claim_that_is_given_up_leaves_its_tasks_as_they_were() -> None:
     assert TaskAttempt.objects.get().task_id == other.pk
 
 
+def test_a_lease_that_was_extended_meanwhile_is_not_ended() -> None:
+    leases.claim_task(save_task().pk, worker="w", lease=30)
+    Task.objects.update(lease_expires=timezone.now() - timedelta(seconds=1))
+    read = Task.objects.get()
+    store.extend_leases({(read.pk, "w")}, 30)
+    assert leases.end_expired_attempt(read) is None
+    assert Task.objects.get().worker == "w"
+
+
 def test_a_committed_result_is_neither_failed_nor_given_up() -> None:
     claimed = leases.claim_task(save_task(max_losses=1).pk, worker="w", lease=30)
     assert claimed is not None

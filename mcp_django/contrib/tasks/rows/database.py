@@ -24,6 +24,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 SLOW_STATEMENT_RATIO = 0.25
 """Part of a lease above which a statement counts as an outage: the database did not answer meanwhile."""
+MAX_GAP_RATIO = 0.6
+"""Part of a lease above which the time between two statements may hide an outage that has cost a lease.
+
+The last heartbeat before such an outage is at most a quarter of a lease older.
+"""
 
 
 class Availability:
@@ -32,6 +37,7 @@ class Availability:
     def __init__(self) -> None:
         self.since: float | None = None
         """Time of `monotonic`; None before the first answer, and after a failure."""
+        self._last_answer = 0.0
 
     def observe(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a blocking function on the rows, and learn from it whether the database answers."""
@@ -42,13 +48,15 @@ class Availability:
             if find_database_failure(problem) is not None:
                 self.since = None
             raise
-        ended = monotonic()
-        if self.since is None or ended - started > get_settings().lease * SLOW_STATEMENT_RATIO:
+        ended, lease = monotonic(), get_settings().lease
+        is_slow = ended - started > lease * SLOW_STATEMENT_RATIO
+        if self.since is None or is_slow or started - self._last_answer > lease * MAX_GAP_RATIO:
             self.since = ended
+        self._last_answer = ended
         return value
 
     def has_lasted(self, seconds: float) -> bool:
-        """Return True if the database has answered for so long."""
+        """Return True if the database has answered for so long, without a long time between two statements."""
         return self.since is not None and monotonic() - self.since >= seconds
 
 

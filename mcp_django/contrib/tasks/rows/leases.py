@@ -154,6 +154,17 @@ def end_lost_attempt(task: Task, outcome: AttemptOutcome, text: str) -> Task | N
     return Task.objects.get(pk=task.pk) if is_waiting else store.read_finished(task.pk)
 
 
+def end_expired_attempt(task: Task) -> Task | None:
+    """End the attempt of another worker, whose lease has expired in this row; return the row, as `end_lost_attempt`.
+
+    Nothing changes if the worker has extended the lease since the row was read.
+    """
+    with transaction.atomic(using=store.get_alias()):
+        if not store.lock_attempt(task, lease_expires=task.lease_expires):
+            return None
+        return end_lost_attempt(task, AttemptOutcome.LOST, LOST_MESSAGE)
+
+
 def end_lost_attempts(*, min_seconds: float = 0.0, limit: int = 100) -> list[Task]:
     """End the attempts whose leases expired at least `min_seconds` ago.
 
@@ -161,9 +172,7 @@ def end_lost_attempts(*, min_seconds: float = 0.0, limit: int = 100) -> list[Tas
     """
     before = database.now() - timedelta(seconds=min_seconds)
     lost = Task.objects.filter(status=TaskStatus.WORKING, lease_expires__lt=before).exclude(worker="")
-    rows = [
-        end_lost_attempt(task, AttemptOutcome.LOST, LOST_MESSAGE) for task in lost.order_by("lease_expires")[:limit]
-    ]
+    rows = [end_expired_attempt(task) for task in lost.order_by("lease_expires")[:limit]]
     return [row for row in rows if row is not None]
 
 

@@ -374,12 +374,12 @@ def _skip_locked(rows: QuerySet[Task]) -> QuerySet[Task]:
     return Task.objects.filter(pk__in=free)
 
 
-def lock_attempt(task: Task) -> bool:
-    """Lock the row of an attempt in this transaction.
+def lock_attempt(task: Task, **conditions: Any) -> bool:
+    """Lock the row of an attempt in this transaction; `conditions` are further lookups of the row.
 
     Returns False if the attempt has lost its lease, or its tool is about to commit: such a tool has locked the row.
     """
-    rows = Task.objects.filter(pk=task.pk, worker=task.worker, status=TaskStatus.WORKING)
+    rows = Task.objects.filter(pk=task.pk, worker=task.worker, status=TaskStatus.WORKING, **conditions)
     if connections[get_alias()].features.has_select_for_update_skip_locked:
         rows = rows.select_for_update(skip_locked=True)
     return rows.values_list("pk").first() is not None
