@@ -182,7 +182,8 @@ def test_threads_under_wsgi_share_one_count_and_few_of_them_wait(limits):
         message = speaker.request_message("tools/call", {"name": "wait"}, id=number)
         headers = speaker.headers(message)
         kind = headers.pop("content-type")
-        request = RequestFactory().post("/mcp", json.dumps(message), content_type=kind, headers=headers)
+        factory = RequestFactory(**{"wsgi.multithread": True})
+        request = factory.post("/mcp", json.dumps(message), content_type=kind, headers=headers)
         status = async_to_sync(view)(request).status_code
         statuses.append(status)
         if status == 429:
