@@ -109,7 +109,8 @@ def test_changes_in_other_processes_arrive(project: Project) -> None:
 
 
 def test_calls_that_run_when_stdin_is_closed_are_answered(project: Project) -> None:
-    more = '{"MCP": {"AUTH": "none", "CHANNEL_LAYER": null, "LIMITS": {"STDIO_GRACE": 60}}}'
+    limits = {"STDIO_GRACE": 60, "SHUTDOWN_GRACE": 0.1}
+    more = json.dumps({"MCP": {"AUTH": "none", "CHANNEL_LAYER": None, "LIMITS": limits}})
     with project.client("--user", "ada", MORE_SETTINGS=more) as client:
         client.request(1, "tools/call", name="wait", arguments={"seconds": 0.3})
         client.request(2, "tools/call", name="hold", arguments={"seconds": 0.3})
@@ -122,7 +123,8 @@ def test_calls_that_run_when_stdin_is_closed_are_answered(project: Project) -> N
 
 
 def test_calls_that_outlast_the_grace_are_told_so(project: Project) -> None:
-    more = '{"MCP": {"AUTH": "none", "CHANNEL_LAYER": null, "LIMITS": {"STDIO_GRACE": 0.1}}}'
+    limits = {"STDIO_GRACE": 0.1, "SHUTDOWN_GRACE": 2 * WAIT_SECONDS}
+    more = json.dumps({"MCP": {"AUTH": "none", "CHANNEL_LAYER": None, "LIMITS": limits}})
     with project.client(MORE_SETTINGS=more) as client:
         client.request(1, "tools/call", name="wait", arguments={"seconds": 600})
         wait_for_event(project, "waiting")

@@ -8,6 +8,7 @@ import pytest
 from mcp_django import Context, ToolError
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
+from mcp_django.runtime.concurrency import refuse_wait
 from mcp_django.server.context import idempotency as module
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal, make_server
 from tests.support.clock import Clock
@@ -138,6 +139,23 @@ async def test_what_does_not_end_in_time_is_unknown(clock: Clock) -> None:
     assert text(await attempt) == "1"
     assert text(await peer.request("tools/call", again)) == "1"
     assert till.runs == 1
+
+
+async def test_without_a_free_wait_the_outcome_is_unknown_at_once(clock: Clock) -> None:
+    """Under WSGI, waits hold threads of the server."""
+    till = Till()
+    till.opened.clear()
+    peer = PipelineClient(selling(till))
+    again = await first_round(peer)
+    attempt = asyncio.ensure_future(peer.request("tools/call", again))
+    await till.entered.wait()
+    peer.connection_options = {"claim_wait": refuse_wait}
+    second = asyncio.ensure_future(peer.request("tools/call", again))
+    await clock.settle()
+    assert second.done()
+    assert "has not finished" in text(await second)
+    till.opened.set()
+    await attempt
 
 
 async def test_a_claim_whose_holder_died_is_not_run_again(clock: Clock) -> None:

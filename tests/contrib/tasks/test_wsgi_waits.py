@@ -23,10 +23,12 @@ from tests.contrib.tasks.test_core_tasks import CoreClient
 from tests.contrib.tasks.test_task_processes import SITE
 from tests.server.client import accept
 from tests.servers.databases import ROOT, environment, new_postgres
+from tests.support.clock import Clock
 from tests.support.ports import take_port
-from tests.support.waiting import WAIT_SECONDS, wait_until
+from tests.support.waiting import WAIT_SECONDS, eventually, wait_until
 
 WITHOUT_STREAM = {"supports_streaming": False}
+WORKER_BACKEND = "mcp_django.contrib.tasks.worker.WorkerBackend"
 NO_WAITS = {**WITHOUT_STREAM, "claim_wait": refuse_wait}
 
 
@@ -73,12 +75,19 @@ async def test_over_the_limit_the_result_is_not_waited_for(gate: Gate) -> None:
 
 
 @pytest.mark.django_db
-async def test_over_the_limit_a_call_becomes_a_task_at_once(gate: Gate, client: TaskClient) -> None:
+@pytest.mark.parametrize("options", [{}, {"BACKEND": WORKER_BACKEND, "BACKEND_OPTIONS": {}}])
+async def test_over_the_limit_a_call_becomes_a_task_at_once(
+    gate: Gate, client: TaskClient, change: Callable[..., None], clock: Clock, options: dict[str, Any]
+) -> None:
+    """The clock stands still, so the grace of the tool does not end."""
+    change(**options)
     client.connection_options = NO_WAITS
-    id = (await client.start("slow"))["taskId"]  # its grace is a second
+    starting = asyncio.ensure_future(client.start("slow"))
+    await eventually(starting.done)
+    id = (await starting)["taskId"]
     assert (await client.get(id))["status"] == "working"
     gate.open()
-    await client.until(id, "input_required")
+    await client.cancel(id)
 
 
 def test_waits_are_counted_in_all_and_for_each_principal() -> None:
@@ -88,6 +97,8 @@ def test_waits_are_counted_in_all_and_for_each_principal() -> None:
         with limiter.claim("bob") as fourth, limiter.claim("eve") as fifth:
             assert (fourth, fifth) == (True, False)
     assert len(limiter) == 0
+    with limiter.claim("ada") as again, limiter.claim("ada") as and_again:
+        assert (again, and_again) == (True, True)
     with limiter.claim("local") as one, limiter.claim("local") as two, limiter.claim("local") as three:
         assert (one, two, three) == (True, True, True)
 
