@@ -235,6 +235,20 @@ def test_errors_return_to_their_fields_and_disappear(host: ScriptHost) -> None:
 
 
 @pytest.mark.browser
+def test_a_form_shows_that_its_tool_has_succeeded(host: ScriptHost) -> None:
+    host.serve = lambda params: {"content": [{"type": "text", "text": "Order 7"}]}
+    view = host.open('{% app_form form tool="save" %}', form=OrderForm())
+    status = view.get_by_role("status")
+    view.get_by_label("Title").fill("tea")
+    view.get_by_role("button", name="Save").click()
+    expect(status).to_have_text("Saved.")
+    host.serve = lambda params: {"isError": True, "content": [{"type": "text", "text": "closed"}]}
+    view.get_by_role("button", name="Save").click()
+    expect(view.get_by_role("alert")).to_have_text("closed")
+    expect(status).to_have_text("")
+
+
+@pytest.mark.browser
 def test_other_errors_are_at_the_top_of_the_form(host: ScriptHost) -> None:
     host.serve = lambda params: {"isError": True, "content": [{"type": "text", "text": "The shop is <b>closed</b>"}]}
     view = host.open('{% app_form form tool="save" %}', form=OrderForm())

@@ -95,7 +95,8 @@ def app_form(
 ) -> SafeString:
     """Render a form whose button and Enter key call a tool.
 
-    Errors of the tool return to their fields. `target` is the selector of the element that gets the HTML of the result.
+    Errors of the tool return to their fields. A success is shown below the button, unless the result has HTML for
+    `target`. `target` is the selector of the element that gets the HTML of the result.
     `arguments` are further arguments of the tool. `nest` is the argument that takes the fields as an object.
     """
     fields = [_render_field(bound) for bound in form if not bound.is_hidden]
@@ -112,6 +113,7 @@ def app_form(
         "fields": fields,
         "hidden_fields": hidden,
         "submit": gettext("Save") if submit is None else submit,
+        "success": gettext("Saved.") if submit is None else gettext("Done"),
         "attributes": flatatt({name: value for name, value in attributes.items() if value is not None}),
     }
     return render_to_string("mcp_apps/form.html", context)

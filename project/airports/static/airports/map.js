@@ -47,7 +47,11 @@
     const name = (value, letters) => `${Math.abs(Number(value.toFixed(1)))}° ${value < 0 ? letters[1] : letters[0]}`;
     for (let lon = Math.ceil(box.west / step) * step; lon < box.east; lon += step) {
       draw("line", { class: "grid", x1: box.x(lon), x2: box.x(lon), y1: 0, y2: HEIGHT });
-      draw("text", { x: box.x(lon) + 3, y: HEIGHT - 5 }, name(lon > 180 ? lon - 360 : lon, "EW"));
+      const label = draw("text", { x: box.x(lon) + 3, y: HEIGHT - 5 }, name(lon > 180 ? lon - 360 : lon, "EW"));
+      if (box.x(lon) + 3 + label.getComputedTextLength() > WIDTH) {
+        label.setAttribute("x", box.x(lon) - 3);
+        label.setAttribute("text-anchor", "end");
+      }
     }
     for (let lat = Math.ceil(box.south / step) * step; lat < box.north; lat += step) {
       draw("line", { class: "grid", x1: 0, x2: WIDTH, y1: box.y(lat), y2: box.y(lat) });

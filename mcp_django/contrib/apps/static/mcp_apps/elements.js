@@ -149,6 +149,8 @@
       element.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, cancelable: true }));
     if (!dispatch("mcp:call", { tool: mcpTool, arguments: args })) return undefined;
 
+    const status = form?.querySelector("[data-mcp-status]");
+    if (status) status.textContent = "";
     running.add(element);
     element.setAttribute("aria-busy", "true");
     try {
@@ -162,6 +164,10 @@
       if (form) showErrors(form, window.mcpApp.getErrors(result) || {});
       const target = mcpTarget ? document.querySelector(mcpTarget) : null;
       if (target && getHTML(result) !== null) swap(target, getHTML(result), mcpSwap);
+      else if (status) {
+        status.textContent = status.dataset.mcpStatus;
+        window.mcpApp.reportSize();
+      }
       if (form && mcpReset !== undefined) form.reset();
       dispatch("mcp:result", { result });
       return result;

@@ -52,6 +52,7 @@
       series: [{ label: state.names.map(getTitle).join(" · "), value: (_, value) => (value === null ? "–" : scale ? format(state.groups[order[x.indexOf(value)]]?.[state.names[0]], state.names[0]) : labels[value] ?? "–") }, ...series],
       axes: [scale ? axis : categories, { ...axis, size: 64 }],
       cursor: { drag: { x: false, y: false } },
+      legend: { live: false }, /* Without a pointer on a bar, each value would be "--". */
     };
     plot = new uPlot(options, [x, ...metrics.map((name) => order.map((place) => toNumber(state.groups[place][name])))], area);
     /* The table below has the same values. */
@@ -114,7 +115,8 @@
     theme = document.documentElement.dataset.theme;
     if (state.groups.length) draw(area);
   };
-  new ResizeObserver(redraw).observe(mcpModel.root);
+  /* A chart that is drawn within the observer changes the observed size again. */
+  new ResizeObserver(() => requestAnimationFrame(redraw)).observe(mcpModel.root);
   mcpApp.onContextChanged(redraw);
 
   mcpModel.views.chart = render;
