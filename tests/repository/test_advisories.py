@@ -10,7 +10,8 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
-ADVISORIES = json.loads((Path(__file__).parent / "advisories.json").read_text(encoding="utf-8"))["advisories"]
+FOUND = json.loads((Path(__file__).parent / "advisories.json").read_text(encoding="utf-8"))
+ADVISORIES = FOUND["advisories"]
 
 
 def list_requirements() -> list[Requirement]:
@@ -40,6 +41,12 @@ def test_no_vulnerable_release_is_admitted(advisory: dict[str, Any]) -> None:
         if any(requirement.specifier.contains(release) for requirement in requirements)
     ]
     assert admitted == []
+
+
+def test_each_dependency_was_searched_for() -> None:
+    names = {one.name.lower() for one in list_requirements()} - {"mcp-django-channels"}
+    with_advisories = {advisory["package"].lower() for advisory in ADVISORIES}
+    assert names == {*with_advisories, *FOUND["searched"]}
 
 
 def test_what_a_source_does_not_name_is_marked(subtests: pytest.Subtests) -> None:
