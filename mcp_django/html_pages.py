@@ -22,7 +22,7 @@ from django.template.response import SimpleTemplateResponse
 from django.templatetags.static import static
 
 from mcp_django import conf
-from mcp_django.protocol.display_text import clean_text
+from mcp_django.protocol.display_text import clean_lines
 
 _FIELD_VALUES: Final = re.compile(r'(<textarea\b.*?</textarea>|\svalue="[^"]*")', re.DOTALL)
 """Values of the fields of forms, in HTML of Django's templates, which escape quotation marks in texts."""
@@ -69,7 +69,7 @@ def clean_html(page: str) -> str:
     saved again.
     """
     parts = _FIELD_VALUES.split(page)  # The values are at the odd places.
-    return "".join(part if number % 2 else clean_text(part, kept=_NO_BREAK_SPACES) for number, part in enumerate(parts))
+    return "".join(part if number % 2 else clean_lines(part, _NO_BREAK_SPACES) for number, part in enumerate(parts))
 
 
 def clean_response(response: HttpResponseBase) -> HttpResponseBase:

@@ -37,14 +37,19 @@ def clean_line(text: str, max_characters: int | None = None) -> str:
     return _truncate(" ".join(_remove_invisible(text).split()), max_characters)
 
 
-def clean_text(text: str, max_characters: int | None = None, *, kept: str = "") -> str:
-    """Return a text of visible characters, and those in `kept`, that keeps its lines and its indentation.
+def clean_text(text: str, max_characters: int | None = None) -> str:
+    """Return a text of visible characters that keeps its lines and its indentation.
 
     A longer text is truncated and ends with an ellipsis.
     """
+    return _truncate(clean_lines(text), max_characters)
+
+
+def clean_lines(text: str, kept: str = "") -> str:
+    """Return a text of visible characters, and those in `kept`, that keeps its lines and its indentation."""
     lines = text.expandtabs(4).splitlines() if "\t" in text else text.splitlines()
     cleaned = "\n".join(_remove_invisible(line, kept) for line in lines)
-    return _truncate(cleaned + "\n" if text.endswith(("\n", "\r")) else cleaned, max_characters)
+    return cleaned + "\n" if text.endswith(("\n", "\r")) else cleaned
 
 
 def is_visible(text: str) -> bool:
