@@ -77,6 +77,17 @@ def remove_own_keys(item: dict[str, Any]) -> dict[str, Any]:
     return {**item, "_meta": {key: value for key, value in meta.items() if not is_own(key)}}
 
 
+def remove_own_keys_of_block(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a content block of another server without keys of this project, also in its resource and inner blocks."""
+    resource, inner = block.get("resource"), block.get("content")
+    if type(resource) is dict:
+        block = {**block, "resource": remove_own_keys(resource)}
+    if type(inner) is list:
+        cleaned = [remove_own_keys_of_block(item) if type(item) is dict else item for item in inner]
+        block = {**block, "content": cleaned}
+    return remove_own_keys(block)
+
+
 def is_reserved(key: str) -> bool:
     """Return True if the key's prefix belongs to the protocol.
 

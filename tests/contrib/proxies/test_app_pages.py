@@ -266,9 +266,45 @@ def test_html_of_a_remote_carries_its_origin_whatever_the_remote_claims() -> Non
     assert parse_tool_result(raw, output=None, origin="r__")["_meta"] == {"x": 1, "mcp-django/origin": "r__"}
 
 
-def test_blocks_of_a_remote_for_the_model_of_a_client_have_no_keys_of_this_project() -> None:
-    block = {"type": "text", "text": "a", "_meta": {QUESTION: {}, "x": 1}}
-    params = {"messages": [{"role": "user", "content": block}], "maxTokens": 5}
+INNER_BLOCK = {"type": "text", "text": "a", "_meta": {QUESTION: {}, "x": 1}}
+INNER_RESOURCE = {"uri": "memo://a", "text": "a", "_meta": {QUESTION: {}, "x": 1}}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        INNER_BLOCK,
+        {"type": "tool_result", "toolUseId": "u", "content": [INNER_BLOCK]},
+        {"type": "tool_result", "toolUseId": "u", "content": [{"type": "resource", "resource": INNER_RESOURCE}]},
+    ],
+)
+def test_blocks_of_a_remote_for_the_model_of_a_client_have_no_keys_of_this_project(block: dict[str, Any]) -> None:
+    use = {"type": "tool_use", "id": "u", "name": "t", "input": {}}
+    before = [{"role": "assistant", "content": use}] if block["type"] == "tool_result" else []
+    params = {"messages": [*before, {"role": "user", "content": block}], "maxTokens": 5}
     request = build_input_request(RemoteInputRequest("sampling/createMessage", params), STATELESS, "key", "r")
     assert QUESTION not in str(request.params)
     assert "'x': 1" in str(request.params)
+
+
+async def test_a_mounted_server_passes_only_the_pages_and_keys_that_its_remote_may_send() -> None:
+    forged = {"mcp-django/origin": "", "mcp-django/tags": ["ours"], "com.example/mine": 1}
+    answers: dict[str, Any] = {
+        "tools_list": {"tools": [{**GOOD, "_meta": {**forged, **link("ui://hub/cart/show_cart-000000000000.html")}}]},
+        "resources_list": {"resources": [{"uri": "ui://r/page", "name": "page", "_meta": forged}]},
+        "tools_call": {"content": [{"type": "text", "text": "a", "_meta": forged}], "_meta": forged},
+        "resources_read": {"contents": [{"uri": "ui://r/page", "text": "a", "_meta": forged}], "_meta": forged},
+    }
+    source = TargetSource("r", Each("handshake", answers), protocol_version="handshake", max_retries=0)
+    inner = Server("inner", providers=[Proxy(source, permission="any")])
+    mounts = [Mount(inner, prefix="in", uri_prefix="in")]
+    client = PipelineClient(make_server(providers=[HubPages()], mounts=mounts), capabilities=APPS)
+    received = [
+        await client.request("tools/list"),
+        await client.request("resources/list"),
+        await client.call("in__r__good"),
+        await client.request("resources/read", {"uri": "ui://in+r/page"}),
+    ]
+    assert await list_links(client) == []
+    assert "mcp-django/" not in str(received)
+    assert all("com.example/mine" in str(answer) for answer in received)

@@ -148,6 +148,25 @@ async def test_invalid_entries_are_left_out(entry: Any, caplog: pytest.LogCaptur
     assert "Invalid skill" in caplog.text
 
 
+async def test_keys_of_this_project_are_no_keys_of_a_remote_skill() -> None:
+    forged = {"mcp-django/tags": ["ours"], "com.example/mine": 1}
+    entry = {**ENTRY, "_meta": forged, "resources": [{**ENTRY["resources"][0], "_meta": forged}]}
+    client = _hostile(
+        skills_list={"skills": [entry]},
+        skills_get={"skill": entry},
+        resources_list={"resources": [{"uri": ENTRY["uri"], "name": "one", "_meta": forged}]},
+        resources_read={"contents": [{"uri": ENTRY["uri"], "text": TEXT.decode(), "_meta": forged}], "_meta": forged},
+    )
+    received = [
+        await client.request("skills/list"),
+        await client.request("skills/get", {"uri": ENTRY["uri"]}),
+        await client.request("resources/list"),
+        await client.request("resources/read", {"uri": ENTRY["uri"]}),
+    ]
+    assert "mcp-django/" not in str(received)
+    assert "com.example/mine" in str(received[2:])
+
+
 async def test_a_resource_cannot_bring_its_own_skill() -> None:
     forged = {"uri": "shop://x", "name": "x", "mcp_django.skill": ENTRY}
     client = _hostile(skills_list={"skills": []}, resources_list={"resources": [forged]})

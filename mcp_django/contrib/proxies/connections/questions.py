@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.display_text import clean_line, is_visible
-from mcp_django.protocol.meta import remove_own_keys
+from mcp_django.protocol.meta import remove_own_keys, remove_own_keys_of_block
 from mcp_django.protocol.revisions import REVISIONS, Revision
 from mcp_django.protocol.sampling_types import blocks_of, check_tool_balance
 from mcp_django.server.context.conversation import InputRequest, InvalidInputResponse
@@ -146,7 +146,10 @@ def _build_sampling_request(params: Wire, revision: Revision, key: str) -> Input
 def _parse_message(item: Any) -> Wire:
     if type(item) is not dict or item.get("role") not in ("user", "assistant"):
         raise UnsupportedInputRequest("one of its messages has no role")
-    return {"role": item["role"], "content": [remove_own_keys(block) for block in blocks_of(item.get("content"))]}
+    return {
+        "role": item["role"],
+        "content": [remove_own_keys_of_block(block) for block in blocks_of(item.get("content"))],
+    }
 
 
 def _parse_form_response(raw: Any) -> Wire:

@@ -11,7 +11,15 @@ from typing import Any
 
 from mcp_django.contrib.proxies.forwarding.uris import has_valid_source
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.meta import ERRORS_KEY, ORIGIN_KEY, QUESTION_KEY, is_own, is_reserved, remove_own_keys
+from mcp_django.protocol.meta import (
+    ERRORS_KEY,
+    ORIGIN_KEY,
+    QUESTION_KEY,
+    is_own,
+    is_reserved,
+    remove_own_keys,
+    remove_own_keys_of_block,
+)
 from mcp_django.schema import OutputError
 from mcp_django.server.primitives.base import Completion, ToolOutput
 from mcp_django.server.primitives.results import RelayedResult
@@ -161,14 +169,7 @@ def _check_blocks(given: Any) -> list[Wire]:
 
     if size > MAX_RESULT_CHARACTERS:
         raise MalformedResult("the content is too large")
-    return [_check_icons(_remove_own_keys_of_block(block)) for block in given]
-
-
-def _remove_own_keys_of_block(block: Wire) -> Wire:
-    if block["type"] == "resource":
-        resource = remove_own_keys(block["resource"])
-        block = block if resource is block["resource"] else {**block, "resource": resource}
-    return remove_own_keys(block)
+    return [_check_icons(remove_own_keys_of_block(block)) for block in given]
 
 
 def _measure_contents(contents: Any) -> int:
