@@ -78,7 +78,10 @@ def remove_own_keys(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def remove_own_keys_of_block(block: dict[str, Any]) -> dict[str, Any]:
-    """Return a content block of another server without keys of this project, also in its resource and inner blocks."""
+    """Return a content block of another server without keys of this project.
+
+    Its resource and its inner blocks lose them as well.
+    """
     resource, inner = block.get("resource"), block.get("content")
     if type(resource) is dict:
         block = {**block, "resource": remove_own_keys(resource)}

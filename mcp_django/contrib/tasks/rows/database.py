@@ -25,9 +25,9 @@ T = TypeVar("T")
 SLOW_STATEMENT_RATIO = 0.25
 """Part of a lease above which a statement counts as an outage: the database did not answer meanwhile."""
 MAX_GAP_RATIO = 0.6
-"""Part of a lease above which the time between two statements may hide an outage that has cost a lease.
+"""Part of a lease above which a gap between two statements may hide an outage.
 
-The last heartbeat before such an outage is at most a quarter of a lease older.
+Such an outage has cost a lease. The last heartbeat before such an outage is at most a quarter of a lease older.
 """
 
 

@@ -155,9 +155,10 @@ def end_lost_attempt(task: Task, outcome: AttemptOutcome, text: str) -> Task | N
 
 
 def end_expired_attempt(task: Task) -> Task | None:
-    """End the attempt of another worker, whose lease has expired in this row; return the row, as `end_lost_attempt`.
+    """End the attempt of another worker, whose lease has expired in this row.
 
-    Nothing changes if the worker has extended the lease since the row was read.
+    Returns the row, as `end_lost_attempt` does. Nothing changes if the worker has extended the lease since the row was
+    read.
     """
     with transaction.atomic(using=store.get_alias()):
         if not store.lock_attempt(task, lease_expires=task.lease_expires):
