@@ -9,7 +9,6 @@ no thread.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Token
@@ -22,6 +21,7 @@ from django.db.models import QuerySet
 
 from mcp_django.aio.loop_local import LoopLocal, find_running_loop
 from mcp_django.aio.tasks import start_task
+from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.threads import blocking_wait, context_managers
 from mcp_django.runtime.threads.caller_thread import CallerThread
 from mcp_django.runtime.threads.lease import ThreadLease, wrap_for_asyncio
@@ -29,7 +29,7 @@ from mcp_django.runtime.threads.pool import ThreadPool
 from mcp_django.runtime.threads.transactions import CallTransaction
 from mcp_django.server.ports import Executor
 
-logger = logging.getLogger("mcp_django.lanes")
+logger = get_logger("mcp_django.lanes")
 T = TypeVar("T")
 
 
