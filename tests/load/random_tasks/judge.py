@@ -9,7 +9,8 @@ These ends without a result are promised, and counted apart:
   lease.
 - The same tool fails although it has finished, if its process was killed within two seconds in which it could store
   the end, or if this process alone could not reach PostgreSQL for most of a lease: other processes cannot know of the
-  end. An atomic tool never does.
+  end. So does a plain function that finishes after its deadline, because it could not be stopped there. An atomic tool
+  never does.
 - An atomic tool that must not run twice, and whose own SQL lost its connection, ends with an error result and books no
   row.
 - A plain function cannot be stopped: without SQL it runs on beside the next run, after its process could not reach
@@ -34,6 +35,8 @@ MAX_BLOCK_RATIO = 1.6
 """Part of the lease for which a tool blocks the loop of its process at most."""
 BEAT_SHARE = 0.25
 """Share of the lease between two heartbeats."""
+MARGIN_SHARE = 0.1
+"""Share of the lease by which an attempt stops before its end."""
 
 
 class ToolTraits(NamedTuple):
@@ -303,6 +306,11 @@ class _Case:
         if self.traits.is_atomic:
             return not self.task.bookings and self._is_run_lost()
         own = [fault for fault in self.faults if fault.process == run.process]
+        if self.traits.is_plain and any(
+            self._is_long(fault) and run.begin <= fault.end and run.last >= self._get_first_deadline(fault)
+            for fault in self._list_isolations(run)
+        ):
+            return True
         if any(
             fault.kind in ISOLATES
             and self._is_long(fault)
@@ -317,6 +325,10 @@ class _Case:
             and self._count_healthy_seconds(run, fault.begin) <= STORE_SECONDS
             for fault in own
         )
+
+    def _get_first_deadline(self, fault: Fault) -> float:
+        """Return the earliest time at which a fault stops an attempt, whose last heartbeat was before it."""
+        return fault.begin + (1 - BEAT_SHARE - MARGIN_SHARE) * self.lease
 
     def _count_healthy_seconds(self, run: ToolRun, until: float) -> float:
         """Return the seconds from the end of a run in which its process could reach the database."""

@@ -12,6 +12,7 @@ from tests.load.task_site.journal import Entry, Event, parse_lines
 LEASE_SECONDS = 6.0
 TOOLS = {
     "once": ToolTraits(),
+    "plain": ToolTraits(is_plain=True),
     "again": ToolTraits(may_repeat=True),
     "plain again": ToolTraits(may_repeat=True, is_plain=True),
     "book": ToolTraits(is_atomic=True),
@@ -204,6 +205,15 @@ def test_a_finished_task_fails_only_if_its_process_could_not_store_the_end(
 ) -> None:
     expected = [] if is_cause else ["failed, finished"]
     assert list_problems(make_run("x", run), status="failed", faults=faults) == expected
+
+
+def test_a_plain_function_may_finish_after_the_deadline_at_which_it_could_not_be_stopped() -> None:
+    outage = [Fault(FaultKind.POSTGRES_CRASH, "", 101.0, 112.0)]
+    late, in_time = make_run("x", "100 start, 106.5 end"), make_run("x", "100 start, 103 end")
+    assert list_problems(late, tool="plain", status="failed", faults=outage) == []
+    assert list_problems(late, tool="once", status="failed", faults=outage) == ["failed, finished"]
+    assert list_problems(in_time, tool="plain", status="failed", faults=outage) == ["failed, finished"]
+    assert list_problems(late, tool="plain", status="failed") == ["failed, finished"]
 
 
 def test_a_task_that_never_began_fails_only_after_a_fault_that_costs_a_process() -> None:
