@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import OperationalError, transaction
+from django.db import DataError, OperationalError, transaction
 from django.db.models import CharField, JSONField, TextField
 
 from mcp_django.auth.principal import local_principal
@@ -473,7 +473,11 @@ def test_any_value_in_one_row_leaves_the_other_rows_listed(
         original = getattr(row, field.attname)
         for value in ODD_VALUES.get(type(field), ()):
             with subtests.test(field=field.name, value=value):
-                model.objects.filter(pk=row.pk).update(**{field.name: value})
+                try:
+                    with transaction.atomic():
+                        model.objects.filter(pk=row.pk).update(**{field.name: value})
+                except DataError:
+                    continue  # this database stores no such value
                 assert "greet" in names(peer)
                 assert "docs://a" in uris(peer)
                 assert complete(peer, "greet", "who", "A") == []
