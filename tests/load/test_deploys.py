@@ -19,7 +19,7 @@ WORKER = ["-m", "django", "mcp_worker", "--poll", "0.05", "--drain", "0"]
 OLD, NEW = "old", "new"
 WAITING = "status = 'working' AND worker = ''"
 UNKNOWN_TOOL_WAIT_SECONDS = 3600.0
-"""UNKNOWN_TOOL_WAIT of these tests. The row says how long the tool has been unknown, so no test waits for it."""
+"""UNKNOWN_TOOL_WAIT of these tests. The row holds the start of that time, so no test waits for it."""
 
 
 class Deploy:

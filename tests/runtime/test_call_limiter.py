@@ -29,7 +29,7 @@ BATCHES = "2025-03-26"
 LONG = 10.0
 """Seconds until a call becomes a stream. They pass only where a test moves the clock."""
 SIZE = 10
-"""Bytes of a message, unless a test says otherwise."""
+"""Bytes of a message, unless a test sets others."""
 
 
 class QueueServer:

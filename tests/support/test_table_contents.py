@@ -1,4 +1,4 @@
-"""What a test with transactions of its own leaves in the database."""
+"""Rows that a test with transactions of its own leaves in the database."""
 
 import pytest
 from django.contrib.auth.models import Group, Permission

@@ -79,7 +79,7 @@ async def test_over_the_limit_the_result_is_not_waited_for(gate: Gate) -> None:
 async def test_over_the_limit_a_call_becomes_a_task_at_once(
     gate: Gate, client: TaskClient, change: Callable[..., None], clock: Clock, options: dict[str, Any]
 ) -> None:
-    """The clock stands still, so the grace of the tool does not end."""
+    """The clock does not move, so the grace of the tool does not end."""
     change(**options)
     client.connection_options = NO_WAITS
     starting = asyncio.ensure_future(client.start("slow"))
