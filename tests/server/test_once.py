@@ -123,13 +123,19 @@ async def test_an_attempt_that_comes_meanwhile_waits_for_the_first(clock: Clock)
     assert till.runs == 1
 
 
-async def test_what_does_not_end_in_time_is_unknown(clock: Clock) -> None:
-    till = Till()
+async def start_sale(till: Till) -> tuple[PipelineClient, Any, "asyncio.Future[Any]"]:
+    """Return a client, the parameters of its last round, and the sale, which waits for the till to open."""
     till.opened.clear()
     peer = PipelineClient(selling(till))
-    again = await first_round(peer)
-    attempt = asyncio.ensure_future(peer.request("tools/call", again))
+    params = await first_round(peer)
+    sale = asyncio.ensure_future(peer.request("tools/call", params))
     await till.entered.wait()
+    return peer, params, sale
+
+
+async def test_what_does_not_end_in_time_is_unknown(clock: Clock) -> None:
+    till = Till()
+    peer, again, attempt = await start_sale(till)
     second = asyncio.ensure_future(peer.request("tools/call", again))
     await clock.advance(module.OUTCOME_WAIT_SECONDS + 0.5)
     result = await second
@@ -144,11 +150,7 @@ async def test_what_does_not_end_in_time_is_unknown(clock: Clock) -> None:
 async def test_without_a_free_wait_the_outcome_is_unknown_at_once(clock: Clock) -> None:
     """Under WSGI, waits hold threads of the server."""
     till = Till()
-    till.opened.clear()
-    peer = PipelineClient(selling(till))
-    again = await first_round(peer)
-    attempt = asyncio.ensure_future(peer.request("tools/call", again))
-    await till.entered.wait()
+    peer, again, attempt = await start_sale(till)
     peer.connection_options = {"claim_wait": refuse_wait}
     second = asyncio.ensure_future(peer.request("tools/call", again))
     await clock.settle()

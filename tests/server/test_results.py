@@ -251,7 +251,7 @@ def test_a_hundred_values_of_a_completion_are_sent_at_most(subtests: pytest.Subt
 
 
 def test_a_completer_that_returns_no_list_is_a_bug(subtests: pytest.Subtests) -> None:
-    odd: Any = [["a", 7], [b"a"], Completion(["a"], total="9"), Completion(["a"], has_more=1)]  # type: ignore[arg-type]
+    odd: Any = [["a", 7], [b"a"], Completion(["a"], total="9"), Completion(["a"], has_more=1)]  # type: ignore[arg-type]  # values of wrong types
     for value in ["text", 7, object(), Completion("text"), *odd]:
         with subtests.test(value=value), pytest.raises(TypeError):
             build_completion_result(value)

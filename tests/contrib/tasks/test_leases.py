@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth.models import Group
@@ -13,6 +14,7 @@ from django.utils import timezone
 from mcp_django import wiring
 from mcp_django.aio.tasks import wait_for_event
 from mcp_django.contrib.tasks.attempts import runner
+from mcp_django.contrib.tasks.attempts.attempt import Attempt
 from mcp_django.contrib.tasks.attempts.claims import ClaimedTask
 from mcp_django.contrib.tasks.attempts.heartbeats import TaskLease, get_usable_seconds
 from mcp_django.contrib.tasks.backend import get_backend
@@ -202,6 +204,19 @@ async def test_a_transaction_whose_last_statement_was_in_time_is_committed_after
     await run_task(task)
     assert await Group.objects.acount() == 1
     assert (await client.get(task.pk))["status"] == "completed"
+
+
+async def test_a_commit_without_a_result_keeps_the_deadline(
+    client: TaskClient, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An atomic tool that another tool calls commits in the middle of the attempt."""
+    task = await claim(client, monkeypatch, "wait")
+    attempt, call = Attempt(task, wiring.get_server(ALIAS), client.principal), Mock()
+    attempt.lease = TaskLease(task, asyncio.get_running_loop())
+    await attempt.confirm([store.get_alias()], call, None)
+    assert (attempt.has_confirmed, attempt.is_over()) == (True, False)
+    clock.move(LEASE)
+    assert attempt.is_over()
 
 
 async def test_a_committed_result_outlives_its_process(

@@ -185,8 +185,10 @@ class Attempt:
 
         def commit() -> bool:
             is_held = store.commit_result(task.pk, task.worker, values)
-            if is_held and is_same_database and lease is not None:
-                lease.is_confirmed = True  # on this thread: the loop may be blocked until after the deadline
+            if is_held and values and lease is not None:
+                # On this thread: the loop may be blocked until after the deadline. Without a result the attempt goes on
+                # after the commit, as that of a tool that calls this one, so its deadline counts.
+                lease.is_confirmed = True
             return is_held
 
         if self.is_over() or not await self._server.executor.run(commit):

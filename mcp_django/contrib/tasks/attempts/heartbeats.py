@@ -49,7 +49,10 @@ class TaskLease:
         self.is_lost = False
         """True if the row belongs to the worker no more."""
         self.is_confirmed = False
-        """True once the transaction of the tool has locked the row until its end: no other attempt may begin."""
+        """True once the transaction of the tool has stored the result.
+
+        Its row is locked until the commit, so no other attempt may begin.
+        """
         self._stop: Callable[[], object] | None = None
         self._timer: asyncio.TimerHandle | None = None
 

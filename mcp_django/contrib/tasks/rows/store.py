@@ -265,7 +265,7 @@ def finish_row(end: TaskEnd) -> bool:
         values["status_message"] = clean_message(values["status_message"])
     held = Task.objects.filter(pk=end.task.pk, worker=end.task.worker, status__in=ACTIVE)
     if end.status == TaskStatus.FAILED:
-        held = held.filter(result="")  # a committed result stands
+        held = held.filter(result="")  # a committed result remains
     return bool(
         held.update(
             status=end.status, updated=now, finished=now, worker="", lease_expires=None, input_requests="", **values

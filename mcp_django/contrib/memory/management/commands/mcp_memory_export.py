@@ -19,5 +19,5 @@ class Command(CleanCommand):
         parser.add_argument("--indent", type=int, default=2, help="Spaces for each level (2); 0 for one line.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        said = {"user": options["user"], "owners": export_owners(find_named_owners(options))}
-        self.write_json(said, indent=options["indent"] or None)
+        exported = {"user": options["user"], "owners": export_owners(find_named_owners(options))}
+        self.write_json(exported, indent=options["indent"] or None)
