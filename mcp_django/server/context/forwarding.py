@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from mcp_django.protocol.errors import MCPError
 from mcp_django.server.calls.outcome import REMOTE_PREFIX
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import InputRequest
@@ -23,6 +24,11 @@ def has_conversation(ctx: Context) -> bool:
     Otherwise the call has sent no requests and has no recorded steps.
     """
     return ctx._conversation is not None
+
+
+def build_state_error(ctx: Context) -> MCPError:
+    """Return the error of an invalid or expired state, for a record that this version cannot read."""
+    return ctx._call.server.state_sealer.build_error()
 
 
 def supports_capability(ctx: Context, needed: dict[str, Any]) -> bool:

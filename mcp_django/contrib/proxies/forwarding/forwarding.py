@@ -29,6 +29,16 @@ from mcp_django.contrib.proxies.connections.questions import (
 )
 from mcp_django.contrib.proxies.connections.sessions import RemoteSession, RemoteSessionPool, RunningCall
 from mcp_django.contrib.proxies.forwarding.remote_tasks import RemoteTask, RemoteTaskRecord
+from mcp_django.contrib.proxies.forwarding.steps import (
+    Finished,
+    NeedsAuthorization,
+    NeedsInput,
+    Step,
+    Suspended,
+    UnknownStep,
+    from_json,
+    to_json,
+)
 from mcp_django.contrib.proxies.forwarding.suspended_calls import (
     REFUSED_CODE,
     PendingInputRequest,
@@ -44,6 +54,7 @@ from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import CallSuspended, InputRefused, InputRequest
 from mcp_django.server.context.forwarding import (
+    build_state_error,
     forward_request,
     has_conversation,
     mark_remote_wait,
@@ -160,51 +171,60 @@ class _ForwardedConversation:
     async def _run_rounds(self) -> Wire:
         reply_params = Wire()
         for number in range(MAX_ROUNDS):
-            step = await self._run_step(number, reply_params)
-            if "parked" in step:
-                return await self._continue_call(step["parked"])
-            if "result" in step:
-                result: Wire = step["result"]
-                return result
-            reply_params = await self._collect_replies(number, step["asks"])
-            if "task" in step:
-                earlier = {} if self._task is None else self._task.questions
-                self._task = RemoteTaskRecord(step["task"], {**earlier, **step["asks"]["inputRequests"]})
+            match await self._run_step(number, reply_params):
+                case Finished(result):
+                    return result
+                case Suspended(call_id):
+                    return await self._continue_call(call_id)
+                case NeedsAuthorization(url):
+                    raise AuthorizationNeeded(alias=self._forwarder.name, url=url)
+                case NeedsInput() as pending:
+                    reply_params = await self._collect_replies(number, pending)
+                    self._record_task(pending)
         raise ToolError(f"The server {self._forwarder.name!r} sent no result in {MAX_ROUNDS} rounds")
 
-    async def _run_step(self, number: int, reply_params: Wire) -> Wire:
-        """Run a round, or return its recorded outcome from an earlier local round."""
-        key = f"proxy{self._options.attempt}:{number}"
-        if number or has_conversation(self._ctx):
-            step: Wire = await self._ctx.run_once(key, lambda: self._run_round_or_note_authorization(reply_params))
-            if "needs" in step:
-                raise AuthorizationNeeded(alias=self._forwarder.name, url=step["needs"])
-            return step
-        step = await self._run_round(reply_params)
-        return step if "result" in step else await self._ctx.run_once(key, lambda: step)
+    def _record_task(self, pending: NeedsInput) -> None:
+        if pending.task_id is not None:
+            earlier = {} if self._task is None else self._task.questions
+            self._task = RemoteTaskRecord(pending.task_id, {**earlier, **pending.requests})
 
-    async def _run_round_or_note_authorization(self, reply_params: Wire) -> Wire:
-        """Run a round, and record a missing authorization as its outcome.
+    async def _run_step(self, number: int, reply_params: Wire) -> Step:
+        """Run a round, or return its recorded outcome from an earlier local round.
+
+        Raises the error of an expired state if another version recorded the outcome.
+        """
+        if number or has_conversation(self._ctx):
+            return await self._record_step(number, lambda: self._run_round_to_json(reply_params))
+        step = await self._run_round(reply_params)
+        return step if isinstance(step, Finished) else await self._record_step(number, lambda: to_json(step))
+
+    async def _record_step(self, number: int, run: Callable[[], Any]) -> Step:
+        record = await self._ctx.run_once(f"proxy{self._options.attempt}:{number}", run)
+        try:
+            return from_json(record)
+        except UnknownStep:
+            raise build_state_error(self._ctx) from None
+
+    async def _run_round_to_json(self, reply_params: Wire) -> Wire:
+        """Run a round, and return its record. A missing authorization is an outcome too.
 
         The following local rounds then take the same path.
         """
         try:
-            return await self._run_round(reply_params)
+            return to_json(await self._run_round(reply_params))
         except AuthorizationNeeded as problem:
-            return {"needs": problem.url}
+            return to_json(NeedsAuthorization(problem.url))
 
-    async def _run_round(self, reply_params: Wire) -> Wire:
+    async def _run_round(self, reply_params: Wire) -> Step:
         session = await self._options.acquire_session()
         if REVISIONS[session.client.protocol_version or ""].era is Era.HANDSHAKE:
             call = self._suspended_call = self._start_suspendable_call(session, {})
             call.listener = self._ctx
             if await call.wait_for_requests(0) is None:
-                return {"result": await call.wait_for_result()}
-            return {"parked": secrets.token_urlsafe(16)}
+                return Finished(await call.wait_for_result())
+            return Suspended(secrets.token_urlsafe(16))
         answer = await self._exchange_in_session(session, _StatelessCall(self._ctx), reply_params)
-        if not _requires_input(answer):
-            return {"result": answer}
-        return {"asks": _extract_state(answer), **({"task": answer["taskId"]} if "taskId" in answer else {})}
+        return _parse_pending(answer) if _requires_input(answer) else Finished(answer)
 
     def _start_suspendable_call(self, session: RemoteSession, reply_params: Wire) -> SuspendedCall:
         return SuspendedCall(lambda call: self._exchange_in_session(session, call, reply_params), self._options.owner)
@@ -251,23 +271,20 @@ class _ForwardedConversation:
             return answer
         return await RemoteTask(client, answer, on_progress).follow(self._forwarder.timeout)
 
-    async def _collect_replies(self, number: int, pending: Wire) -> Wire:
+    async def _collect_replies(self, number: int, pending: NeedsInput) -> Wire:
         """Collect the responses that the remote server receives in its next round."""
-        requests = pending.get("inputRequests") or {}
         answers = await self._ctx.gather(
             *(
-                self._forward_request(
-                    RemoteInputRequest(raw_request["method"], raw_request.get("params")), f"{number}.{index}"
-                )
-                for index, raw_request in enumerate(requests.values())
+                self._forward_request(RemoteInputRequest(request["method"], request.get("params")), f"{number}.{index}")
+                for index, request in enumerate(pending.requests.values())
             )
         )
 
         reply_params: Wire = {}
-        if requests:
-            reply_params["inputResponses"] = dict(zip(requests, answers, strict=True))
-        if pending.get("requestState") is not None:
-            reply_params["requestState"] = pending["requestState"]
+        if pending.requests:
+            reply_params["inputResponses"] = dict(zip(pending.requests, answers, strict=True))
+        if pending.request_state is not None:
+            reply_params["requestState"] = pending.request_state
         return reply_params
 
     def _build_input_request(self, remote_request: RemoteInputRequest, suffix: str) -> InputRequest:
@@ -329,16 +346,19 @@ def _requires_input(answer: Mapping[str, Any]) -> bool:
     return answer.get("resultType") == "input_required"
 
 
-def _extract_state(answer: Wire) -> Wire:
-    """Return the data of a round with requests that has to be recorded."""
-    requests = answer.get("inputRequests")
-    if requests is not None and (
+def _parse_pending(answer: Wire) -> NeedsInput:
+    """Return the requests and the state of a round. Raises ToolError for malformed ones."""
+    requests, request_state, task_id = answer.get("inputRequests"), answer.get("requestState"), answer.get("taskId")
+    if requests is None:
+        requests = {}
+    if (
         type(requests) is not dict
         or len(requests) > MAX_ROUND_REQUESTS
         or not all(type(request) is dict and type(request.get("method")) is str for request in requests.values())
+        or not all(text is None or type(text) is str for text in (request_state, task_id))
     ):
         raise ToolError("Malformed input request from the server")
-    return {"inputRequests": requests, "requestState": answer.get("requestState")}
+    return NeedsInput(requests, request_state, task_id)
 
 
 def _truncate_progress(
