@@ -276,6 +276,9 @@ class AttemptControl(Protocol):
         same transaction; None for a tool that runs inside another one. Raises CancelledError if the attempt is over.
         """
 
+    def keep_result(self, call: Any, build_result: Callable[[], dict[str, Any]]) -> None:
+        """Keep the body of the result of a plain function, with which its call ends. Called on its thread."""
+
 
 class ExecutorLease(Protocol):
     """The resources of the executor that one call holds."""

@@ -6,6 +6,8 @@ reference.
 """
 
 import asyncio
+import functools
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
@@ -324,10 +326,37 @@ async def _inject_and_run(call: Call, handler: Handler, values: dict[str, Any], 
 
 
 async def _call_function(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
-    value = await handler.run(call.server.executor, values, call.record.attempt)
+    attempt, on_value = call.record.attempt, None
+    if attempt is not None and _is_final(call, handler, context):
+        on_value = functools.partial(_keep_result, attempt, call, context)
+    value = await handler.run(call.server.executor, values, attempt, on_value)
     if type(value) in STREAM_TYPES and (tool := context.tool) is not None:
         return await collect_stream(value, context, tool.output)
     return value
+
+
+def _is_final(call: Call, handler: Handler, context: Context) -> bool:
+    """Return True if the call ends with the function: nothing that runs after it may change its result."""
+    tool = context.tool
+    return (
+        context.is_outermost
+        and tool is not None
+        and not context.in_transaction
+        and not tool.has_hooks
+        and handler.dependencies is None
+        and not find_around(call)
+        and not call.root.server.middleware
+        and not call.server.middleware
+    )
+
+
+def _keep_result(attempt: AttemptControl, call: Call, context: Context, value: Any) -> None:
+    tool = context.tool
+    is_open = context.unfinished_conversation is not None or context.cleanup_callbacks is not None or call.cancelled
+    if tool is None or is_open or type(value) is ExtensionResult or type(value) in STREAM_TYPES:
+        return
+    if not inspect.isawaitable(value):
+        attempt.keep_result(call, lambda: call.revision.shape_call_result(build_tool_result(tool, value)))
 
 
 async def resource_exists(call: Call, primitive: Resource | ResourceTemplate, values: dict[str, Any]) -> bool:

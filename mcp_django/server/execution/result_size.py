@@ -17,7 +17,7 @@ PAGING_ARGUMENTS: Final = ("limit", "page_size", "offset", "cursor", "page")
 
 def is_too_large(call: Call, answer: bytes) -> bool:
     """Return True if an encoded answer exceeds the limit of its tool or server."""
-    return len(answer) > _get_max_bytes(call) and call.method in LIMITED_METHODS
+    return len(answer) > get_max_bytes(call) and call.method in LIMITED_METHODS
 
 
 def build_size_error(call: Call, answer: bytes) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def build_size_error(call: Call, answer: bytes) -> dict[str, Any]:
 
     Raises InternalError for a resource or a prompt.
     """
-    text = f"The result has {len(answer)} bytes, and at most {_get_max_bytes(call)} are sent."
+    text = f"The result has {len(answer)} bytes, and at most {get_max_bytes(call)} are sent."
     if call.method != TOOLS_CALL:
         raise InternalError(text)
     return build_tool_error(f"{text} {_describe_remedy(call)}")
@@ -40,7 +40,8 @@ def shorten_message(message: str, size: int, limit: int) -> str:
     return f"{text} (shortened: the error has {size} bytes, at most {limit} are allowed)"
 
 
-def _get_max_bytes(call: Call) -> int:
+def get_max_bytes(call: Call) -> int:
+    """Return the maximum size of the result of a call, as encoded JSON."""
     limit = call.record.max_result_bytes
     return call.server.options.max_result_bytes if limit is None else limit
 

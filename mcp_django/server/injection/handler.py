@@ -41,8 +41,17 @@ class Handler:
             self.injected = InjectedParameters(fn, injected, where)
             self.dependencies = Dependencies(self.injected, where) or None
 
-    async def run(self, executor: Executor, values: dict[str, Any], attempt: AttemptControl | None = None) -> Any:
-        """Call the function: async on the event loop, sync on a thread. Its begin is recorded in `attempt`."""
+    async def run(
+        self,
+        executor: Executor,
+        values: dict[str, Any],
+        attempt: AttemptControl | None = None,
+        on_value: Callable[[Any], object] | None = None,
+    ) -> Any:
+        """Call the function: async on the event loop, sync on a thread. Its begin is recorded in `attempt`.
+
+        With an attempt, `on_value` is called with the value of a sync function, on its thread.
+        """
         if attempt is not None and (self.is_async or self.is_generator):
             attempt.has_begun = True
         if self.is_async:
@@ -52,12 +61,17 @@ class Handler:
         if attempt is None:
             value = await executor.run(self.fn, **values)
         else:
-            value = await executor.run(self._begin, attempt, values)
+            value = await executor.run(self._run_on_thread, attempt, values, on_value)
         return await value if inspect.isawaitable(value) else value
 
-    def _begin(self, attempt: AttemptControl, values: dict[str, Any]) -> Any:
+    def _run_on_thread(
+        self, attempt: AttemptControl, values: dict[str, Any], on_value: Callable[[Any], object] | None
+    ) -> Any:
         attempt.has_begun = True
-        return self.fn(**values)
+        value = self.fn(**values)
+        if on_value is not None:
+            on_value(value)
+        return value
 
     def get_databases(self, inherited: tuple[str, ...]) -> tuple[str, ...]:
         """Return the databases of the handler's transaction, given those of the server."""

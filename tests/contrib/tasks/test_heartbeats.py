@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.contrib.tasks.attempts import heartbeats as heartbeats_module
@@ -129,6 +129,34 @@ async def test_a_blocked_loop_extends_its_leases(rows: Rows, clock: Clock) -> No
     heartbeats.request()
     assert rows.wait() == {("b", "w")}
     heartbeats.release(second)
+    heartbeats.request()
+
+
+async def test_a_blocked_loop_stores_the_results_of_its_plain_functions(
+    rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write is repeated after a failure, and not after a success."""
+    writes, answers = queue.Queue[Any](), [OperationalError("the database restarts"), True]
+
+    def commit_result(*args: Any) -> bool:
+        writes.put(args)
+        if isinstance(answer := answers.pop(0), Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(store, "commit_result", commit_result)
+    heartbeats, lease = Heartbeats(), make_lease("a", claimed=clock.monotonic())
+    lease.result = {"result": "{}"}
+    heartbeats.hold(lease)
+    for _ in range(2):
+        heartbeats.request()
+        assert writes.get(timeout=WAIT_SECONDS) == ("a", "w", {"result": "{}"})  # this wait blocks the loop
+    rows.beats.queue.clear()
+    heartbeats.request()
+    rows.wait()
+    clock.move(get_settings().lease)
+    assert (lease.result, lease.is_over(), writes.empty()) == (None, False, True)
+    heartbeats.release(lease)
     heartbeats.request()
 
 

@@ -11,12 +11,12 @@ from django.contrib.auth.models import Group
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from mcp_django import wiring
+from mcp_django import ToolError, wiring
 from mcp_django.aio.tasks import wait_for_event
 from mcp_django.contrib.tasks.attempts import runner
 from mcp_django.contrib.tasks.attempts.attempt import Attempt
 from mcp_django.contrib.tasks.attempts.claims import ClaimedTask
-from mcp_django.contrib.tasks.attempts.heartbeats import TaskLease, get_usable_seconds
+from mcp_django.contrib.tasks.attempts.heartbeats import TaskLease, get_usable_seconds, store_results
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskAttempt, TaskStatus, TaskStep
 from mcp_django.contrib.tasks.rows import leases, store
@@ -239,6 +239,60 @@ async def test_a_committed_result_outlives_its_process(
     ended = await client.get(task.pk)
     assert (ended["status"], ended["result"]) == ("completed", expected)
     assert await Group.objects.acount() == 1
+
+
+@pytest.fixture
+def count(gate: Gate) -> Callable[[], list[str]]:
+    """Declare a plain tool without a transaction; the list has an entry for each run."""
+
+    def declare(**options: Any) -> list[str]:
+        runs: list[str] = []
+
+        @wiring.get_server(ALIAS).tool(task=AT_ONCE, **options)
+        def count() -> str:
+            """Run on a thread."""
+            runs.append("count")
+            return "counted"
+
+        return runs
+
+    return declare
+
+
+async def test_the_end_of_a_plain_function_outlives_a_process_whose_loop_is_blocked(
+    client: TaskClient, count: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heartbeat stores the result that the loop has not stored; then the process is killed."""
+    runs = count()
+    expected = (await client.until((await client.start("count"))["taskId"]))["result"]
+
+    async def die(attempt: Attempt, *args: Any) -> None:
+        assert attempt.lease is not None
+        await store.run_on_rows(store_results, [attempt.lease])
+        assert (attempt.lease.result, attempt.lease.is_confirmed) == (None, True)
+
+    monkeypatch.setattr(runner, "_store_end", die)
+    task = await claim(client, monkeypatch, "count")
+    await run_task(task)
+    await Task.objects.filter(pk=task.pk).aupdate(lease_expires=timezone.now() - timedelta(seconds=1), max_losses=5)
+    await maintain_tasks(get_backend())
+    ended = await client.get(task.pk)
+    assert (ended["status"], ended["result"], runs) == ("completed", expected, ["count"] * 2)
+
+
+async def refuse_result(context: Any, call_next: Callable[[], Any]) -> Any:
+    await call_next()
+    raise ToolError("refused")
+
+
+async def test_a_result_that_an_interceptor_may_change_is_not_stored_before_it_ran(
+    client: TaskClient, count: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count(interceptors=[refuse_result])
+    kept: list[Any] = []
+    monkeypatch.setattr(Attempt, "keep_result", lambda self, *args: kept.append(args))
+    ended = await client.until((await client.start("count"))["taskId"])
+    assert (ended["result"]["content"][0]["text"], kept) == ("refused", [])
 
 
 async def test_a_commit_whose_answer_is_lost_completes_the_task(

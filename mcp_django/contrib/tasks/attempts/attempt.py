@@ -28,6 +28,7 @@ from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.outcome import CallRecord
 from mcp_django.server.calls.pending import PendingResponse
 from mcp_django.server.context.notifications import LOG_MESSAGE_METHOD
+from mcp_django.server.execution.result_size import get_max_bytes
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.server import Server
@@ -179,9 +180,7 @@ class Attempt:
         values: dict[str, Any] = {}
         task, lease, is_same_database = self.task, self.lease, store.get_alias() in databases
         if build_result is not None and is_same_database:
-            encoded = jsonrpc.dumps(call.era.add_result_fields(call, body := build_result()))
-            if len(encoded) <= get_settings().result_bytes:
-                values = build_result_columns(body, encoded)
+            values = _encode_result(call, build_result())
 
         def commit() -> bool:
             is_held = store.commit_result(task.pk, task.worker, values)
@@ -194,6 +193,19 @@ class Attempt:
         if self.is_over() or not await self._server.executor.run(commit):
             raise asyncio.CancelledError(LOST_TEXT)
         self.has_confirmed = is_same_database
+
+    def keep_result(self, call: Call, build_result: Callable[[], dict[str, Any]]) -> None:
+        """Keep the result of a plain function for the heartbeats, which store it if the loop is blocked.
+
+        A result that cannot be built is an error, which the loop stores.
+        """
+        if not self.is_stored or self.lease is None:
+            return
+        try:
+            values = _encode_result(call, build_result())
+        except Exception:
+            return
+        self.lease.result = values or None
 
     def take_changes(self) -> dict[str, Any]:
         """Return the progress that is not written yet, as columns."""
@@ -318,6 +330,13 @@ def describe_task_call(call: Call, rounds: Mapping[str, Any]) -> str:
     `rounds` is the state of the rounds before the task.
     """
     return jsonrpc.dumps({**describe_call(call), "rounds": dict(rounds)}).decode()
+
+
+def _encode_result(call: Call, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of the result of a call; empty if it is too large to be stored."""
+    encoded = jsonrpc.dumps(call.era.add_result_fields(call, body))
+    limit = min(get_max_bytes(call), get_settings().result_bytes)
+    return build_result_columns(body, encoded) if len(encoded) <= limit else {}
 
 
 def build_result_columns(result: Mapping[str, Any], encoded: bytes) -> dict[str, Any]:

@@ -8,7 +8,8 @@ cannot extend a lease, or was paused, stops the attempt at the deadline, before 
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.aio.tasks import call_threadsafe, start_task, start_timer, wait_for_event
@@ -49,10 +50,12 @@ class TaskLease:
         self.is_lost = False
         """True if the row belongs to the worker no more."""
         self.is_confirmed = False
-        """True once the transaction of the tool has stored the result.
+        """True once the result is in the row, so that no other attempt may begin.
 
-        Its row is locked until the commit, so no other attempt may begin.
+        The row of an atomic tool is locked until its transaction is committed.
         """
+        self.result: Mapping[str, Any] | None = None
+        """Columns of the result of a plain function that has ended, until they are stored."""
         self._stop: Callable[[], object] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -117,6 +120,18 @@ def extend_leases(leases: Sequence[TaskLease]) -> None:
             lease.lose()
         elif (lease.id, lease.worker) in extension.extended:
             lease.deadline = max(lease.deadline, deadline)
+
+
+def store_results(leases: Sequence[TaskLease]) -> None:
+    """Store the results that the event loop has not stored since the last heartbeat. Blocking.
+
+    The functions have ended on their threads, but a tool blocks the loop. If the process is then cut off or killed,
+    another one completes the tasks. Raises DatabaseError.
+    """
+    for lease in leases:
+        if (values := lease.result) is not None:
+            lease.is_confirmed = store.commit_result(lease.id, lease.worker, values) or lease.is_confirmed
+            lease.result = None
 
 
 class Heartbeats:
@@ -194,6 +209,7 @@ class Heartbeats:
         clean_thread()
         try:
             AVAILABILITY.observe(extend_leases, leases)
+            store_results(leases)
         except Exception:
             logger.warning("Leases of tasks could not be extended; it is repeated", exc_info=True)
             return RETRY_SECONDS
