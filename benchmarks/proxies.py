@@ -110,7 +110,8 @@ async def subjects(era: str, target: Any) -> AsyncIterator[dict[str, Call]]:
     from mcp_django.contrib.proxies import Proxy
     from mcp_django.contrib.proxies.connections.targets import TargetSource
     from mcp_django.server.server import Server
-    from mcp_django.transports.inprocess import InProcessCaller
+    from mcp_django.transports.inprocess.client import InProcessClient
+    from mcp_django.transports.inprocess.profile import ELICITATION, InProcessProfile
 
     arguments = {"a": 1, "b": 2}
     async with AsyncExitStack() as stack:
@@ -119,8 +120,8 @@ async def subjects(era: str, target: Any) -> AsyncIterator[dict[str, Call]]:
         proxy = Proxy(TargetSource("remote", target, protocol_version=era), permission="any")
         server = Server("benchmark", providers=[proxy], ports=wiring.get_ports())
         caller, asked = (
-            InProcessCaller(server, local_principal()),
-            InProcessCaller(server, local_principal(), elicit=lambda params: {}),
+            InProcessClient(server, local_principal()),
+            InProcessClient(server, local_principal(), InProcessProfile(capabilities=ELICITATION)),
         )
         stack.push_async_callback(proxy.source.close)
         local = Server("benchmark", ports=wiring.get_ports())
@@ -129,7 +130,7 @@ async def subjects(era: str, target: Any) -> AsyncIterator[dict[str, Call]]:
         async def add(a: int, b: int) -> dict[str, int]:
             return {"sum": a + b}
 
-        here = InProcessCaller(local, local_principal())
+        here = InProcessClient(local, local_principal())
         yield {
             "SDK client": lambda: official.call_tool("add", arguments),
             "our client": lambda: ours.call_tool("add", arguments),

@@ -133,21 +133,15 @@ async def call_for(seconds: float) -> list[float]:
     """Call a tool that reads a row, some times at once; return the milliseconds of each call."""
     from mcp_django import wiring
     from mcp_django.auth.principal import local_principal
-    from mcp_django.contrib.control_room.playground.messages import build_request
-    from mcp_django.server.calls.call import Connection
-    from mcp_django.server.pipeline import Pipeline
-    from mcp_django.transports.inprocess import send_request
+    from mcp_django.transports.inprocess.client import InProcessClient
 
-    pipeline, principal, end = Pipeline(wiring.get_server()), local_principal(), time.perf_counter() + seconds
-    message, taken = build_request("tools/call", {"name": "read", "arguments": {}}), list[float]()
-
-    async def ignore(message: dict[str, Any]) -> None:
-        """No message comes before the answer."""
+    client, end = InProcessClient(wiring.get_server(), local_principal()), time.perf_counter() + seconds
+    taken: list[float] = []
 
     async def repeat() -> None:
         while time.perf_counter() < end:
             start = time.perf_counter()
-            result = await send_request(pipeline, pipeline.stateless, message, Connection(principal), ignore)
+            result = await client.request("tools/call", {"name": "read", "arguments": {}})
             taken.append((time.perf_counter() - start) * 1000)
             if result["isError"]:
                 raise RuntimeError(result)

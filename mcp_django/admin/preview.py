@@ -22,7 +22,7 @@ from mcp_django.server.ports import Overloaded
 from mcp_django.server.primitives.base import Prompt, Resource
 from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.server import Server
-from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.transports.inprocess.client import InProcessClient
 
 MAX_SHOWN_CHARS = 50_000
 """Maximum number of characters shown of a text, and of the whole result."""
@@ -98,7 +98,7 @@ def _send_request(server: Server, user: Any, method: str, params: dict[str, Any]
     """Return the result of a request, or the text of its error."""
     principal = DjangoPrincipal(issuer="admin", subject=str(user.pk), user=user, scopes=ALL_SCOPES, kind="admin")
     try:
-        return async_to_sync(InProcessCaller(server, principal).request)(method, params)
+        return async_to_sync(InProcessClient(server, principal).request)(method, params)
     except MCPError as problem:
         return str(problem) if not problem.data else f"{problem} {json.dumps(problem.data)}"
     except Overloaded as problem:

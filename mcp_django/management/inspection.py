@@ -23,7 +23,7 @@ from mcp_django.server.context.context import Context
 from mcp_django.server.execution.lists import KINDS, TOOLS, ListKind
 from mcp_django.server.primitives.base import Permission, Primitive, Tool
 from mcp_django.server.server import Server
-from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.transports.inprocess.client import InProcessClient
 
 ALLOWED = "allowed"
 LIST_METHODS = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
@@ -63,7 +63,7 @@ def inspect_server(server: Server, principal: DjangoPrincipal) -> list[Inspected
             if server.registry.can_list(primitive)
         ]
 
-    return async_to_sync(InProcessCaller(server, principal).run_in_call)("tools/list", inspect)
+    return async_to_sync(InProcessClient(server, principal).run_in_call)("tools/list", inspect)
 
 
 def explain_denied_tool(server: Server, principal: DjangoPrincipal, name: str) -> str | None:
@@ -74,7 +74,7 @@ def explain_denied_tool(server: Server, principal: DjangoPrincipal, name: str) -
         tool = next((one for one in tools if one.key == name), None)
         return None if tool is None else (await _decide(call, tool))[0]
 
-    return async_to_sync(InProcessCaller(server, principal).run_in_call)("tools/call", explain)
+    return async_to_sync(InProcessClient(server, principal).run_in_call)("tools/call", explain)
 
 
 async def _inspect_primitive(call: Call, kind: ListKind, primitive: Primitive) -> InspectedPrimitive:

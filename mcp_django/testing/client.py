@@ -5,24 +5,17 @@ returned as it would be sent.
 """
 
 import inspect
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal, local_principal
-from mcp_django.protocol import jsonrpc, meta
-from mcp_django.protocol.errors import InternalError
-from mcp_django.protocol.headers import PROTOCOL_VERSION, Headers
-from mcp_django.protocol.revisions import LATEST, REVISIONS, Era
-from mcp_django.server.calls.call import Connection
-from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.pending import Acknowledgement
+from mcp_django.protocol.revisions import LATEST, REVISIONS
 from mcp_django.server.calls.session import ServerSession
-from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Server
 from mcp_django.testing.app_page import AppDocument, select_tool
 from mcp_django.testing.skill_document import SkillDocument, load_skill
-from mcp_django.transports.inprocess import complete_rounds, send_request
+from mcp_django.transports.inprocess.client import InProcessClient
+from mcp_django.transports.inprocess.profile import ELICITATION, InProcessProfile
 from mcp_django.wiring import get_ports, get_server
 
 JSONObject = dict[str, Any]
@@ -82,7 +75,7 @@ class TestClient:
         self.principal = principal or _build_principal(user, scopes)
         self.revision = LATEST if revision is None else REVISIONS[revision]
         self.capabilities: JSONObject = {
-            **({} if elicit is None else {"elicitation": {"form": {}, "url": {}}}),
+            **({} if elicit is None else ELICITATION),
             **({} if sample is None else {"sampling": {"tools": {}, "context": {}}}),
             **({} if roots is None else {"roots": {"listChanged": True}}),
             **(capabilities or {}),
@@ -90,23 +83,29 @@ class TestClient:
 
         self.notifications: list[JSONObject] = []
         """Received notifications in order: `{"method": …, "params": …}`."""
-        self.session: ServerSession | None = None
-        """Session of the server; None before `initialize` and in the stateless era."""
         self._callbacks = {
             "elicitation/create": elicit,
             "sampling/createMessage": None if sample is None else lambda params: _run_sample_callback(sample, params),
             "roots/list": None if roots is None else lambda params: {"roots": [{"uri": uri} for uri in roots]},
         }
 
-        self._headers = headers
-        self._kwargs = kwargs
-        self._log_level = log_level
-        self._pipeline = Pipeline(self.server)
-        self._ids = itertools.count(1)
-        self._callback_error: BaseException | None = None
+        self._client = InProcessClient(
+            self.server,
+            self.principal,
+            InProcessProfile(
+                version=self.revision.version,
+                capabilities=self.capabilities,
+                client_info=CLIENT_INFO,
+                log_level=log_level,
+            ),
+            respond=self._run_callback,
+            on_notification=self._store_notification,
+            headers=headers,
+            url_kwargs=kwargs,
+        )
 
     async def __aenter__(self) -> Self:
-        if self._has_handshake:
+        if self._client.profile.has_handshake:
             await self.initialize()
         return self
 
@@ -114,33 +113,20 @@ class TestClient:
         await self.close()
 
     @property
-    def _has_handshake(self) -> bool:
-        return self.revision.era is Era.HANDSHAKE
+    def session(self) -> ServerSession | None:
+        """Session of the server; None before `initialize` and in the stateless era."""
+        return self._client.session
 
     async def initialize(self) -> JSONObject:
         """Open the session and return the InitializeResult.
 
         In the stateless era, return the result of `server/discover`.
         """
-        if not self._has_handshake:
-            return await self.request("server/discover")
-        params = {
-            "protocolVersion": self.revision.version,
-            "capabilities": self.capabilities,
-            "clientInfo": CLIENT_INFO,
-        }
-        connection = self._create_connection()
-        result = await self._exchange("initialize", params, connection)
-        self.session = connection.opened_session
-        await self.notify("notifications/initialized")
-        return result
+        return await self._client.initialize()
 
     async def close(self) -> None:
         """End the session, as a client that disconnects does."""
-        session = self.session
-        self.session = None
-        if session is not None:
-            await self.server.sessions.end(session, "client")
+        await self._client.close()
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> JSONObject:
         """Return the result of a request, after all rounds of input requests.
@@ -152,22 +138,11 @@ class TestClient:
             MCPError, Overloaded: the request failed.
             Exception: any exception of `elicit` and `sample`, and bugs in handlers.
         """
-        if self._has_handshake and self.session is None and self.server.options.require_session:
-            await self.initialize()
-
-        async def send(round_params: JSONObject) -> JSONObject:
-            return await self._exchange(method, round_params, self._create_connection())
-
-        return await complete_rounds(send, params or {}, self._run_callback)
+        return await self._client.complete(method, params)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification and wait until the server has processed it."""
-        message = {"jsonrpc": "2.0", "method": method, "params": self._build_params(dict(params or {}))}
-        handled = self._pipeline.handle(
-            self._era, jsonrpc.loads(jsonrpc.dumps(message)), self._create_connection(), Outbox()
-        )
-        if isinstance(handled, Acknowledgement) and handled.run is not None:
-            await handled.run
+        await self._client.notify(method, params)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> JSONObject:
         """Return the CallToolResult, which may have `isError`."""
@@ -238,81 +213,22 @@ class TestClient:
 
     async def list_tools(self) -> list[JSONObject]:
         """Return all tools visible to the caller."""
-        return await self._list_all("tools/list", "tools")
+        return await self._client.list_all("tools/list", "tools")
 
     async def list_resources(self) -> list[JSONObject]:
         """Return all resources visible to the caller."""
-        return await self._list_all("resources/list", "resources")
+        return await self._client.list_all("resources/list", "resources")
 
     async def list_resource_templates(self) -> list[JSONObject]:
         """Return all resource templates visible to the caller."""
-        return await self._list_all("resources/templates/list", "resourceTemplates")
+        return await self._client.list_all("resources/templates/list", "resourceTemplates")
 
     async def list_prompts(self) -> list[JSONObject]:
         """Return all prompts visible to the caller."""
-        return await self._list_all("prompts/list", "prompts")
+        return await self._client.list_all("prompts/list", "prompts")
 
-    async def _list_all(self, method: str, field: str) -> list[JSONObject]:
-        items: list[JSONObject] = []
-        params: JSONObject = {}
-        while True:
-            page = await self.request(method, params)
-            items += page[field]
-            if "nextCursor" not in page:
-                return items
-            params = {"cursor": page["nextCursor"]}
-
-    @property
-    def _era(self) -> Any:
-        return self._pipeline.eras[self.revision.era]
-
-    def _create_connection(self) -> Connection:
-        connection = Connection(self.principal, session=self.session, url_kwargs=self._kwargs)
-        headers = dict(self._headers or {})
-        if self._has_handshake and not self.server.options.require_session:
-            headers["mcp-protocol-version"] = self.revision.version
-        pairs = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        connection.headers = Headers(pairs) if pairs else None
-        if PROTOCOL_VERSION.decode() in headers:
-            connection.message_headers = connection.headers
-        return connection
-
-    def _build_params(self, params: JSONObject, **defaults: Any) -> JSONObject:
-        entries = {**defaults, **params.get("_meta", {})}
-        if not self._has_handshake:
-            default_entries = {meta.PROTOCOL_VERSION: self.revision.version, meta.CLIENT_INFO: CLIENT_INFO}
-            default_entries[meta.CLIENT_CAPABILITIES] = self.capabilities
-            entries = {
-                **default_entries,
-                **({} if self._log_level is None else {meta.LOG_LEVEL: self._log_level}),
-                **entries,
-            }
-        entries = {name: value for name, value in entries.items() if value is not None}
-        other = {name: value for name, value in params.items() if name != "_meta"}
-        return {**other, "_meta": entries} if entries else other
-
-    async def _exchange(self, method: str, params: JSONObject, connection: Connection) -> JSONObject:
-        id = next(self._ids)
-        self._callback_error = None
-        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": self._build_params(params, progressToken=id)}
-        result = await send_request(self._pipeline, self._era, message, connection, self._on_message)
-        if self._callback_error is not None:
-            raise self._callback_error
-        return result
-
-    async def _on_message(self, message: JSONObject) -> None:
-        """Store a notification, or answer a request of the server."""
-        if "id" not in message:
-            self.notifications.append({"method": message["method"], "params": message.get("params", {})})
-        elif self.session is not None:
-            try:
-                answer = jsonrpc.Response(message["id"], await self._run_callback(message), None)
-            except Exception as failure:
-                # Answer the handler in any case, so that it does not wait forever.
-                self._callback_error = failure
-                error = {"code": InternalError.code, "message": "The callback of the test failed"}
-                answer = jsonrpc.Response(message["id"], None, error)
-            self.session.receive_response(answer)
+    def _store_notification(self, method: str, params: JSONObject) -> None:
+        self.notifications.append({"method": method, "params": params})
 
     async def _run_callback(self, message: JSONObject) -> Any:
         callback = self._callbacks.get(message["method"])

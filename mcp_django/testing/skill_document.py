@@ -17,6 +17,7 @@ from mcp_django.protocol.skills import (
 )
 from mcp_django.protocol.uri import quote_path
 from mcp_django.schema.skill_files import decode_contents, is_same_json, verify_skill_file
+from mcp_django.transports.inprocess.exchange import iter_entries
 
 JSONObject = dict[str, Any]
 Request = Callable[[str, Mapping[str, Any]], Awaitable[JSONObject]]
@@ -61,14 +62,7 @@ async def load_skill(name: str, request: Request) -> SkillDocument:
 
 async def list_entries(request: Request) -> list[JSONObject]:
     """Return the entries of all pages of `skills/list`."""
-    entries: list[JSONObject] = []
-    params: JSONObject = {}
-    while True:
-        page = await request(LIST_METHOD, params)
-        entries += page["skills"]
-        if "nextCursor" not in page:
-            return entries
-        params = {"cursor": page["nextCursor"]}
+    return [entry async for entry in iter_entries(request, LIST_METHOD, "skills")]
 
 
 async def _find_entry(name: str, request: Request) -> JSONObject:
@@ -105,17 +99,11 @@ async def _check_directories(root: str, paths: set[str], request: Request) -> No
     waiting = [root]
     while waiting:
         directory = waiting.pop()
-        params: JSONObject = {"uri": directory}
-        while True:
-            page = await request(READ_DIRECTORY_METHOD, params)
-            for child in page["resources"]:
-                if child.get("mimeType") == DIRECTORY_MEDIA_TYPE:
-                    waiting.append(child["uri"])
-                else:
-                    found.add(child["uri"])
-            if "nextCursor" not in page:
-                break
-            params["cursor"] = page["nextCursor"]
+        async for child in iter_entries(request, READ_DIRECTORY_METHOD, "resources", {"uri": directory}):
+            if child.get("mimeType") == DIRECTORY_MEDIA_TYPE:
+                waiting.append(child["uri"])
+            else:
+                found.add(child["uri"])
 
     expected = {f"{root}/{quote_path(path)}" for path in paths}
     if found != expected:

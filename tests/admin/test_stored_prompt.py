@@ -18,7 +18,7 @@ from mcp_django.admin import versions
 from mcp_django.auth.principal import local_principal
 from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource
 from mcp_django.server.primitives import registry
-from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.transports.inprocess.client import InProcessClient
 from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
@@ -285,7 +285,7 @@ def test_a_preview_is_what_a_client_gets(browser: Client) -> None:
     StoredMessage.objects.create(prompt=row, position=2, kind="resource", uri="docs://a", role="assistant")
     StoredMessage.objects.create(prompt=row, position=3, kind="link", uri="docs://$who", text="More")
     resource("docs://a")(lambda: "embedded")
-    caller = InProcessCaller(wiring.get_server(), local_principal())
+    caller = InProcessClient(wiring.get_server(), local_principal())
     params = {"name": "greet", "arguments": {"who": "$who\nAda"}}
     got = async_to_sync(caller.request)("prompts/get", params)
     found = preview(browser, row, who="$who\r\nAda")

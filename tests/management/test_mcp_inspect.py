@@ -26,7 +26,7 @@ from mcp_django.providers import Provider
 from mcp_django.server.primitives import registry
 from mcp_django.server.primitives.base import Tool
 from mcp_django.server.primitives.decorators import build_tool
-from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.transports.inprocess.client import InProcessClient
 from mcp_django.wiring import get_server
 from tests.library import views
 from tests.support.savepoints import rolled_back
@@ -250,7 +250,7 @@ def test_rules_of_the_admin_are_named() -> None:
 
 
 def test_sizes_are_those_of_the_list_that_the_caller_receives() -> None:
-    caller = InProcessCaller(get_server("default"), get_command_principal("bob", None))
+    caller = InProcessClient(get_server("default"), get_command_principal("bob", None))
     listed = async_to_sync(caller.request)("tools/list")["tools"]
     sizes = {entry["name"]: len(jsonrpc.dumps(entry)) for entry in listed}
 

@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from mcp_django import Context, Server
 from mcp_django.auth.principal import local_principal
 from mcp_django.observability import Call, current_call
-from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.transports.inprocess.client import InProcessClient
 from tests.server.client import HANDSHAKE, PipelineClient, make_server
 
 
@@ -40,7 +40,7 @@ def made(found: list[Any]) -> Server:
     @server.tool
     async def nested() -> None:
         found.append(method())
-        await InProcessCaller(server, local_principal()).call_tool("here", {})
+        await InProcessClient(server, local_principal()).call_tool("here", {})
         found.append(method())
 
     return server

@@ -54,7 +54,6 @@ from mcp_django.contrib.control_room.playground.runs.rounds import (
     build_answer_context,
     build_run_context,
 )
-from mcp_django.contrib.control_room.playground.runs.simulated_clients import DEFAULT_LOG_LEVEL
 from mcp_django.contrib.control_room.playground.schema_forms import ArgumentsForm, build_filled_form
 from mcp_django.contrib.control_room.playground.skills import FILE_PARAMETER, build_skill_context
 from mcp_django.contrib.control_room.playground.suggestions import (
@@ -66,6 +65,7 @@ from mcp_django.contrib.control_room.playground.suggestions import (
 from mcp_django.protocol.revisions import LATEST, REVISIONS
 from mcp_django.protocol.skills import SKILLS_IDENTIFIER
 from mcp_django.protocol.types import LOG_LEVELS
+from mcp_django.transports.inprocess.profile import DEFAULT_LOG_LEVEL
 
 SEND, SEND_JSON = "send", "send_json"
 

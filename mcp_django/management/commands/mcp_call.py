@@ -4,7 +4,7 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from django.core.management.base import CommandError
 
 from mcp_django.auth.principal import DjangoPrincipal
@@ -22,7 +22,8 @@ from mcp_django.protocol.errors import MCPError
 from mcp_django.server.primitives.decorators import describe_close_match
 from mcp_django.server.primitives.registry import find_problem
 from mcp_django.server.server import Server
-from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.transports.inprocess.client import InProcessClient
+from mcp_django.transports.inprocess.profile import ELICITATION, InProcessProfile
 from mcp_django.wiring import get_server
 
 
@@ -45,20 +46,21 @@ class Command(CleanCommand):
         arguments = parse_tool_arguments(options["arguments"])
         server = get_server(options["server"])
         principal = get_command_principal(options["user"], options["scopes"])
-        caller = InProcessCaller(
+        client = InProcessClient(
             server,
             principal,
-            elicit=self._on_elicitation,
+            InProcessProfile(capabilities=ELICITATION),
+            respond=self._respond_to_server,
             on_notification=self._on_notification,
         )
         try:
-            result = async_to_sync(caller.call_tool)(options["tool"], arguments)
+            result = async_to_sync(client.call_tool)(options["tool"], arguments)
         except MCPError as problem:
             unknown = problem.message.startswith("Unknown tool")
             hint = _explain_unknown_tool(server, principal, options["tool"]) if unknown else ""
             raise CommandError(f"{problem.message} ({problem.code}){hint}") from None
         except KeyboardInterrupt:
-            caller.cancel()
+            client.cancel()
             raise CommandError("Stopped", returncode=130) from None
 
         self.write_json(remove_protocol_members(result))
@@ -76,7 +78,11 @@ class Command(CleanCommand):
     def _write_message(self, text: str) -> None:
         self.stderr.write(text, style_func=str)  # without Django's style for errors
 
-    def _on_elicitation(self, params: dict[str, Any]) -> dict[str, Any]:
+    async def _respond_to_server(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return an ElicitResult. Runs on the main thread, where Ctrl-C arrives."""
+        return await sync_to_async(self._elicit, thread_sensitive=True)(request["params"])
+
+    def _elicit(self, params: dict[str, Any]) -> dict[str, Any]:
         self._write_message(params["message"])
         if "url" in params:
             self._write_message(params["url"])

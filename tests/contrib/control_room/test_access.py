@@ -17,7 +17,7 @@ from mcp_django.contrib.control_room.pages.access import AccessForm, AccessTable
 from mcp_django.models import PersonalAccessToken, ScopeGrant, ToolPolicy
 from mcp_django.protocol.errors import MCPError
 from mcp_django.server.primitives import registry
-from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.transports.inprocess.client import InProcessClient
 from mcp_django.wiring import get_server
 from tests.contrib.control_room.test_record_admin import log_in
 
@@ -60,7 +60,7 @@ def compare(**query: Any) -> AccessTable:
     return build_table(form.cleaned_data)
 
 
-def call(caller: InProcessCaller, name: str) -> bool:
+def call(caller: InProcessClient, name: str) -> bool:
     try:
         result = async_to_sync(caller.request)("tools/call", {"name": name, "arguments": {}})
     except MCPError:
@@ -82,7 +82,7 @@ def test_each_verdict_equals_a_real_list_and_call() -> None:
         table = compare(users=user.username, **query)
         [column] = table.columns
         assert column.principal is not None
-        caller = InProcessCaller(get_server("default"), column.principal)
+        caller = InProcessClient(get_server("default"), column.principal)
         listed = {one["name"] for one in async_to_sync(caller.request)("tools/list", {})["tools"]}
         for row in table.rows:
             [cell] = row.cells

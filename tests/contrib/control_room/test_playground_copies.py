@@ -16,9 +16,9 @@ from django.urls import reverse
 from pytest_django.live_server_helper import LiveServer
 
 from mcp_django.contrib.control_room.playground.copies import build_copies
-from mcp_django.contrib.control_room.playground.messages import build_request
 from mcp_django.management.client_config.catalogue import CLIENT_PROGRAMS
 from mcp_django.models import PersonalAccessToken
+from mcp_django.transports.inprocess.profile import InProcessProfile
 from tests.contrib.control_room.test_playground import read_text
 
 COMMAND_SECONDS = 60
@@ -62,7 +62,8 @@ def test_the_copied_texts_give_the_result_of_the_page(live_server: LiveServer, s
 
 def test_clients_that_read_a_variable_have_a_configuration_without_a_secret(settings: Any) -> None:
     settings.MCP = {"AUTH": "none", "SERVERS": {"default": {"NAME": "Café & sons"}}}
-    copies = build_copies("https://a.example/mcp", "default", "ada", build_request("resources/read", {"uri": "a:b"}))
+    request = InProcessProfile().build_request(1, "resources/read", {"uri": "a:b"})
+    copies = build_copies("https://a.example/mcp", "default", "ada", request)
     found = {copy.name: copy.text for copy in copies if copy.is_configuration}
     assert set(found) == {"claude", "claude-code", "vscode", "cursor", "windsurf", "gemini", "codex"}
     entry = json.loads(found["claude-code"])["mcpServers"]["Caf-sons"]

@@ -8,7 +8,7 @@ from asgiref.sync import async_to_sync
 from mcp_django.auth.principal import local_principal
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema.host_rules import find_host_findings
-from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.transports.inprocess.client import InProcessClient
 from mcp_django.wiring import get_server
 
 pytestmark = pytest.mark.django_db
@@ -18,7 +18,7 @@ MAX_LIST_BYTES = 33_000
 
 @pytest.fixture
 def tools() -> list[dict[str, Any]]:
-    caller = InProcessCaller(get_server("default"), local_principal())
+    caller = InProcessClient(get_server("default"), local_principal())
     listed: list[dict[str, Any]] = async_to_sync(caller.request)("tools/list", {})["tools"]
     return listed
 

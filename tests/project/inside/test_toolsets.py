@@ -12,7 +12,7 @@ from django.db.models import Avg, Count, Max
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django.auth.principal import DjangoPrincipal, local_principal
-from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.transports.inprocess.client import InProcessClient
 from mcp_django.wiring import get_server
 from project.airports.models import Airport, Region, Trip
 
@@ -24,7 +24,7 @@ class Client:
     """Somebody who asks, and what was asked of the tables of the airports."""
 
     def __init__(self, principal: Any = None) -> None:
-        self._caller = InProcessCaller(get_server("default"), principal or local_principal())
+        self._caller = InProcessClient(get_server("default"), principal or local_principal())
 
     def call(self, tool: str, **arguments: Any) -> Any:
         """The structured result of a tool."""

@@ -16,7 +16,6 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.outcome import CallRecord
-from mcp_django.server.calls.pending import PendingResponse
 from mcp_django.server.composition.provider import Provider, find_provided_tool
 from mcp_django.server.context.context import Context
 from mcp_django.server.context.conversation import StoredRounds
@@ -26,6 +25,7 @@ from mcp_django.server.primitives.base import Tool
 from mcp_django.server.primitives.decorators import build_tool
 from mcp_django.server.primitives.results import RelayedResult, ToolResult
 from mcp_django.server.server import Server
+from mcp_django.transports.inprocess.exchange import run_request
 
 TOOLS_CALL = "tools/call"
 ANSWER_TIMEOUT_SECONDS = 86_400.0
@@ -93,10 +93,7 @@ async def _continue_call(call: Call, tool: Tool, suspended: SuspendedToolCall, a
     params = {"name": suspended.tool, "arguments": suspended.arguments}
     raw = {"jsonrpc": "2.0", "id": call.id, "method": TOOLS_CALL, "params": params}
 
-    pipeline = Pipeline(server)
-    work = pipeline.handle(era, raw, connection, call.outbox)
-    assert isinstance(work, PendingResponse)  # calls of tools are never answered at once
-    body: dict[str, Any] = jsonrpc.loads(await work.run)["result"]
+    body = await run_request(Pipeline(server), era, raw, connection, call.outbox)
     call.record.max_result_bytes = record.max_result_bytes
     return finish_run(call, era, tool, suspended.arguments, body)
 

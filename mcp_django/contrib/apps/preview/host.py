@@ -19,7 +19,8 @@ from mcp_django.contrib.apps.preview.policy import build_view_policy
 from mcp_django.html_pages import add_security_headers
 from mcp_django.protocol.errors import InvalidParams, MCPError, MethodNotFound
 from mcp_django.server.ports import Overloaded
-from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.transports.inprocess.client import InProcessClient
+from mcp_django.transports.inprocess.profile import InProcessProfile
 
 OVERLOADED_CODE = -32000
 HOST_EXTENSIONS: Final[Mapping[str, Any]] = {IDENTIFIER: {"mimeTypes": [MIME_TYPE]}}
@@ -80,7 +81,8 @@ class AppHost:
     """
 
     def __init__(self, alias: str, principal: DjangoPrincipal) -> None:
-        self._caller = InProcessCaller(wiring.get_server(alias), principal, extensions=HOST_EXTENSIONS)
+        profile = InProcessProfile(capabilities={"extensions": HOST_EXTENSIONS})
+        self._client = InProcessClient(wiring.get_server(alias), principal, profile)
 
     def list_app_tools(self) -> list[AppTool]:
         """Return the tools that have an app and that a model may call. Raises MCPError, Overloaded."""
@@ -107,7 +109,7 @@ class AppHost:
                 self._check_visibility(params.get("name"), visibility)
             elif method != "resources/read":
                 raise MethodNotFound(f"A view cannot send {method!r}; use tools/call or resources/read")
-            return {"result": async_to_sync(self._caller.request)(method, dict(params))}
+            return {"result": async_to_sync(self._client.request)(method, dict(params))}
         except MCPError as problem:
             return {"error": {"code": problem.code, "message": str(problem)}}
         except Overloaded as problem:
@@ -148,15 +150,8 @@ class AppHost:
         if tool is not None and not is_visible(tool, visibility):
             raise InvalidParams(f"The tool {name!r} is not visible to the {visibility}; add it to its visibility")
 
-    def _list_all(self, method: str, field: str) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = []
-        params: dict[str, Any] = {}
-        while True:
-            page = async_to_sync(self._caller.request)(method, params)
-            items += page[field]
-            if "nextCursor" not in page:
-                return items
-            params = {"cursor": page["nextCursor"]}
+    def _list_all(self, method: str, member: str) -> list[dict[str, Any]]:
+        return async_to_sync(self._client.list_all)(method, member)
 
 
 def build_document(host: AppHost, uri: str) -> HttpResponse:

@@ -1,8 +1,8 @@
-"""Messages of the playground: the request that is shown is the request that is sent."""
+"""Requests of the playground for its page, and their answers."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -11,14 +11,14 @@ from mcp_django import wiring
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.protocol.display_text import escape_json
 from mcp_django.protocol.errors import MCPError
-from mcp_django.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
-from mcp_django.protocol.revisions import LATEST
-from mcp_django.server.calls.call import Connection
-from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded
-from mcp_django.transports.inprocess import send_request
+from mcp_django.transports.inprocess.client import InProcessClient
+from mcp_django.transports.inprocess.exchange import iter_entries
+from mcp_django.transports.inprocess.profile import InProcessProfile
 
 CLIENT: Mapping[str, str] = {"name": "mcp_django playground", "version": "1"}
+PAGE_PROFILE = InProcessProfile(client_info=CLIENT, log_level=None)
+"""Client that loads the lists of the page. It answers no questions."""
 OVERLOADED_CODE = -32000
 MAX_PAGES = 100
 """Maximum pages of a list that are read."""
@@ -26,17 +26,10 @@ MAX_PAGES = 100
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Sent request and everything that came back."""
+    """Answer to a request: a result or an error."""
 
-    request: Mapping[str, Any]
-    notifications: list[Mapping[str, Any]] = field(default_factory=list)
     result: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
-
-    @property
-    def request_text(self) -> str:
-        """Request as it was sent."""
-        return format_json(self.request)
 
     @property
     def answer_text(self) -> str:
@@ -53,47 +46,34 @@ class Exchange:
         return "\n".join(str(one["text"]) for one in self.result.get("content", ()) if one.get("type") == "text")
 
 
-def build_request(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request of the latest revision."""
-    meta = {PROTOCOL_VERSION: LATEST.version, CLIENT_CAPABILITIES: {}, CLIENT_INFO: dict(CLIENT)}
-    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-
-
-def send(alias: str, principal: DjangoPrincipal, request: Mapping[str, Any]) -> Exchange:
+def send(alias: str, principal: DjangoPrincipal, method: str, params: Mapping[str, Any]) -> Exchange:
     """Send a request through the whole server, with the rights of the principal. Blocks."""
-    pipeline = Pipeline(wiring.get_server(alias))
-    notifications: list[Mapping[str, Any]] = []
-
-    async def on_message(message: dict[str, Any]) -> None:
-        notifications.append(message)
-
-    async def run() -> dict[str, Any]:
-        connection = Connection(principal)
-        return await send_request(pipeline, pipeline.stateless, dict(request), connection, on_message)
-
+    client = InProcessClient(wiring.get_server(alias), principal, PAGE_PROFILE)
     try:
-        return Exchange(request, notifications, result=async_to_sync(run)())
+        return Exchange(async_to_sync(client.request)(method, params))
     except MCPError as problem:
         error = {"code": problem.code, "message": problem.message}
-        return Exchange(
-            request, notifications, error=error if problem.data is None else {**error, "data": problem.data}
-        )
+        return Exchange(error=error if problem.data is None else {**error, "data": problem.data})
     except Overloaded as problem:
-        return Exchange(request, notifications, error={"code": OVERLOADED_CODE, "message": str(problem)})
+        return Exchange(error={"code": OVERLOADED_CODE, "message": str(problem)})
 
 
-def list_all(alias: str, principal: DjangoPrincipal, method: str, key: str) -> list[dict[str, Any]]:
-    """Return the entries of a list as the principal sees it; empty if the server lacks it."""
+def list_all(alias: str, principal: DjangoPrincipal, method: str, member: str) -> list[dict[str, Any]]:
+    """Return the entries of a list as the principal sees it, up to the first page that fails. Blocks.
+
+    `member` is the name of the entries in the results.
+    """
+    client = InProcessClient(wiring.get_server(alias), principal, PAGE_PROFILE)
     entries: list[dict[str, Any]] = []
-    params: dict[str, Any] = {}
-    for _ in range(MAX_PAGES):
-        result = send(alias, principal, build_request(method, params)).result
-        if result is None:
-            break
-        entries += result[key]
-        if result.get("nextCursor") is None:
-            break
-        params = {"cursor": result["nextCursor"]}
+
+    async def collect() -> None:
+        async for entry in iter_entries(client.request, method, member, max_pages=MAX_PAGES):
+            entries.append(entry)  # noqa: PERF401  # a page that fails leaves those of earlier pages
+
+    try:
+        async_to_sync(collect)()
+    except (MCPError, Overloaded):
+        pass
     return entries
 
 

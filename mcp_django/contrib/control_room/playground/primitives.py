@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.control_room.pages.access import list_hidden
-from mcp_django.contrib.control_room.playground.messages import build_request, list_all, send
+from mcp_django.contrib.control_room.playground.messages import list_all, send
 from mcp_django.protocol.errors import MCPError
 from mcp_django.protocol.skills import LIST_METHOD, SKILLS_IDENTIFIER
 from mcp_django.protocol.uri import UriTemplate
@@ -152,7 +152,7 @@ class ListRow(NamedTuple):
 
 def load_capabilities(alias: str, principal: DjangoPrincipal) -> Mapping[str, Any]:
     """Return the capabilities that the server declares."""
-    result = send(alias, principal, build_request("server/discover", {})).result or {}
+    result = send(alias, principal, "server/discover", {}).result or {}
     found = result.get("capabilities")
     return found if isinstance(found, Mapping) else {}
 

@@ -8,7 +8,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from mcp_django.auth.principal import DjangoPrincipal
-from mcp_django.contrib.control_room.playground.messages import build_request, format_json, send
+from mcp_django.contrib.control_room.playground.messages import format_json, send
 from mcp_django.protocol.skills import InvalidSkill, SkillManifest, find_file_uris, parse_entry
 from mcp_django.schema.skill_files import decode_contents, verify_skill_file
 
@@ -71,7 +71,7 @@ def _build_rows(manifest: SkillManifest, uris: Mapping[str, str], query: Mapping
 
 def _read_file(alias: str, principal: DjangoPrincipal, manifest: SkillManifest, row: SkillFileRow, uri: str) -> None:
     """Read a file, and verify its bytes by the entry."""
-    exchange = send(alias, principal, build_request("resources/read", {"uri": uri}))
+    exchange = send(alias, principal, "resources/read", {"uri": uri})
     if exchange.result is None:
         row.problem = exchange.error_text
         return

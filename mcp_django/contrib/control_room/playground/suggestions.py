@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 
 from mcp_django.auth.principal import DjangoPrincipal
-from mcp_django.contrib.control_room.playground.messages import build_request, send
+from mcp_django.contrib.control_room.playground.messages import send
 from mcp_django.contrib.control_room.playground.primitives import ListedPrimitive
 from mcp_django.contrib.control_room.playground.schema_forms import PREFIX, ArgumentsForm, build_key
 
@@ -51,7 +51,7 @@ def load_suggestions(
         "argument": {"name": name, "value": typed[name]},
         **({"context": {"arguments": others}} if others else {}),
     }
-    result = send(alias, principal, build_request("completion/complete", params)).result or {}
+    result = send(alias, principal, "completion/complete", params).result or {}
     found = result.get("completion", {}).get("values", [])
     return {name: [str(value) for value in found[:MAX_SUGGESTIONS]]}
 

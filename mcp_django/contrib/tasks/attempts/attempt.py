@@ -22,16 +22,15 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, MCPError
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import REVISIONS
-from mcp_django.server.calls.background import run_background_jobs
 from mcp_django.server.calls.call import Call, Connection, EraStrategy
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.outcome import CallRecord
-from mcp_django.server.calls.pending import PendingResponse
 from mcp_django.server.context.notifications import LOG_MESSAGE_METHOD
 from mcp_django.server.execution.result_size import get_max_bytes
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.server import Server
+from mcp_django.transports.inprocess.exchange import run_request
 
 logger = get_logger("mcp_django.tasks")
 TOOLS_CALL = "tools/call"
@@ -106,11 +105,7 @@ class Attempt:
         raw = {"jsonrpc": "2.0", "id": self.task.pk, "method": TOOLS_CALL, "params": params}
 
         try:
-            work = pipeline.handle(era, raw, connection, outbox)
-            assert isinstance(work, PendingResponse)  # calls of tools are never answered at once
-            body = await work.run
-            if any(call.record.jobs is not None for call in work.calls):
-                await run_background_jobs(work.calls)
+            result = await run_request(pipeline, era, raw, connection, outbox)
         except MCPError as problem:
             problem.request_id = self.task.pk
             return AttemptResult(problem=problem, error=jsonrpc.loads(pipeline.encode_error(era, problem))["error"])
@@ -120,7 +115,7 @@ class Attempt:
             outbox.finish()
         if self.conversation is not None and self.conversation.needs_another_round:
             return AttemptResult()
-        return AttemptResult(result=jsonrpc.loads(body)["result"])
+        return AttemptResult(result=result)
 
     def create_call(self, era: "TaskEra", message: Any, connection: Connection, outbox: Outbox) -> Call:
         """Create the call of the run, and its conversation."""

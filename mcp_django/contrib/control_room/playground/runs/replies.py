@@ -19,12 +19,10 @@ from mcp_django.contrib.control_room.playground.runs.operations import OPERATION
 from mcp_django.contrib.control_room.playground.runs.questions import ServerQuestion, build_questions
 from mcp_django.contrib.control_room.playground.runs.wire import LiveQuestion
 from mcp_django.html_pages import render_clean
-from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.calls.call import Connection
-from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.pending import Acknowledgement
 from mcp_django.server.pipeline import Pipeline
+from mcp_django.transports.inprocess.exchange import send_message
 
 REPLY = "reply"
 """Value of `act` of a form that answers a question of a running call."""
@@ -75,14 +73,7 @@ async def _deliver(target: RunTarget, session_key: str, response: dict[str, Any]
     if session is None:
         return False
     pipeline = Pipeline(server)
-    handled = pipeline.handle(
-        pipeline.handshake,
-        jsonrpc.loads(jsonrpc.dumps(response)),
-        Connection(target.principal, session=session),
-        Outbox(),
-    )
-    if isinstance(handled, Acknowledgement) and handled.run is not None:
-        await handled.run
+    await send_message(pipeline, pipeline.handshake, response, Connection(target.principal, session=session))
     return True
 
 

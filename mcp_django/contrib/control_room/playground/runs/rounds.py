@@ -38,7 +38,7 @@ from mcp_django.contrib.control_room.playground.runs.operator_access import (
 )
 from mcp_django.contrib.control_room.playground.runs.questions import ServerQuestion, build_questions
 from mcp_django.contrib.control_room.playground.runs.replies import REFUSAL, render_live_question
-from mcp_django.contrib.control_room.playground.runs.simulated_clients import DEFAULT_LOG_LEVEL, SimulatedClient
+from mcp_django.contrib.control_room.playground.runs.simulated_clients import SimulatedClient
 from mcp_django.contrib.control_room.playground.runs.streams import MEDIA_TYPE, Send, build_stream
 from mcp_django.contrib.control_room.playground.runs.wire import LiveQuestion, RunObserver, WireMessage, WireRun
 from mcp_django.contrib.control_room.playground.schema_forms import build_filled_form
@@ -50,6 +50,7 @@ from mcp_django.protocol.revisions import LATEST
 from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.server.context.conversation import INPUT_REQUIRED
 from mcp_django.server.ports import StateTooLarge
+from mcp_django.transports.inprocess.profile import DEFAULT_LOG_LEVEL
 
 SHOW, ANSWER = "show", "answer"
 """Values of `act`: show the message and send nothing, and answer the questions of a round."""

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mcp_django.contrib.control_room.playground.messages import CLIENT
-from mcp_django.protocol import meta
-from mcp_django.protocol.revisions import LATEST, REVISIONS, Era, Revision
+from mcp_django.protocol.revisions import LATEST, REVISIONS
+from mcp_django.transports.inprocess.profile import DEFAULT_LOG_LEVEL, InProcessProfile
 
 INITIALIZE_ID, SET_LEVEL_ID, CALL_ID = 1, 2, 3
 """Ids of the requests in the handshake era. In the stateless era, the id is the number of the round."""
-DEFAULT_LOG_LEVEL = "info"
 JSONObject = dict[str, Any]
 
 
@@ -26,18 +25,23 @@ class SimulatedClient(NamedTuple):
     """Extensions that the client declares, by their identifiers."""
 
     @property
-    def revision(self) -> Revision | None:
-        """Known revision, or None."""
-        return REVISIONS.get(self.version)
+    def profile(self) -> InProcessProfile:
+        """Client as the server sees it."""
+        return InProcessProfile(
+            version=self.version,
+            capabilities=self._build_capabilities(),
+            client_info=CLIENT,
+            log_level=self.log_level or None,
+        )
 
     @property
     def has_handshake(self) -> bool:
-        """Return True for a revision with a handshake."""
-        return self.revision is not None and self.revision.era is Era.HANDSHAKE
+        """True for a revision with a handshake."""
+        return InProcessProfile(version=self.version).has_handshake
 
-    def build_capabilities(self) -> JSONObject:
+    def _build_capabilities(self) -> JSONObject:
         """Return the extensions, and the capabilities that the revision defines for the questions of a server."""
-        revision = self.revision or LATEST
+        revision = REVISIONS.get(self.version, LATEST)
         capabilities: Mapping[str, JSONObject] = {
             "elicitation/create": {
                 "elicitation": {} if revision.elicitation == {"form"} else {name: {} for name in ("form", "url")}
@@ -51,12 +55,7 @@ class SimulatedClient(NamedTuple):
 
     def build_initialize(self) -> JSONObject:
         """Return the request that opens a session."""
-        params = {
-            "protocolVersion": self.version,
-            "capabilities": self.build_capabilities(),
-            "clientInfo": dict(CLIENT),
-        }
-        return {"jsonrpc": "2.0", "id": INITIALIZE_ID, "method": "initialize", "params": params}
+        return self.profile.build_initialize(INITIALIZE_ID)
 
     def build_set_level(self) -> JSONObject:
         """Return the request for log messages of a session."""
@@ -69,15 +68,5 @@ class SimulatedClient(NamedTuple):
 
     def build_request(self, method: str, params: Mapping[str, Any], number: int = 1) -> JSONObject:
         """Return the request of a round."""
-        if self.has_handshake:
-            entries: JSONObject = {meta.PROGRESS_TOKEN: CALL_ID}
-            return {"jsonrpc": "2.0", "id": CALL_ID, "method": method, "params": {**params, "_meta": entries}}
-        entries = {
-            meta.PROTOCOL_VERSION: self.version,
-            meta.CLIENT_CAPABILITIES: self.build_capabilities(),
-            meta.CLIENT_INFO: dict(CLIENT),
-            meta.PROGRESS_TOKEN: number,
-        }
-        if self.log_level:
-            entries[meta.LOG_LEVEL] = self.log_level
-        return {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, "_meta": entries}}
+        id = CALL_ID if self.has_handshake else number
+        return self.profile.build_request(id, method, params, progressToken=id)

@@ -92,7 +92,7 @@ class WireRun:
         self.messages: list[WireMessage] = []
 
     async def run(self, request: Mapping[str, Any], observer: RunObserver) -> Exchange:
-        """Send a request, and return its answer with the notifications before it.
+        """Send a request, and return its answer.
 
         A cancellation of this coroutine cancels the call.
         """
@@ -101,7 +101,7 @@ class WireRun:
         try:
             connection = open_connection(services, self._principal, ConnectionOptions(make_request=self._make_request))
         except Overloaded as problem:
-            return Exchange(request, error={"code": OVERLOADED_CODE, "message": str(problem)})
+            return Exchange(error={"code": OVERLOADED_CODE, "message": str(problem)})
         try:
             failed = await self._shake_hands(connection) if self._profile.has_handshake else None
             answer = failed or await self._request(connection, request)
@@ -109,14 +109,7 @@ class WireRun:
             answer = {"error": {"code": OVERLOADED_CODE, "message": str(problem)}}
         finally:
             await connection.close()
-        return Exchange(request, self._list_notifications(), answer.get("result"), answer.get("error"))
-
-    def _list_notifications(self) -> list[Mapping[str, Any]]:
-        return [
-            each.message
-            for each in self.messages
-            if not each.is_sent and "method" in each.message and "id" not in each.message
-        ]
+        return Exchange(answer.get("result"), answer.get("error"))
 
     async def _shake_hands(self, connection: DuplexConnection) -> JSONObject | None:
         """Open a session. Returns the answer to `initialize` if it is an error."""

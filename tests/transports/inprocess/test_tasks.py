@@ -10,8 +10,9 @@ from mcp_django.auth.principal import local_principal
 from mcp_django.extensions import Call, Extension, ExtensionResult, Tool, method
 from mcp_django.protocol.errors import MCPError, MissingClientCapability
 from mcp_django.server.context.context import Context
-from mcp_django.transports.inprocess import InProcessCaller
-from mcp_django.transports.inprocess_tasks import TASKS_EXTENSION
+from mcp_django.transports.inprocess.client import InProcessClient
+from mcp_django.transports.inprocess.profile import ELICITATION, InProcessProfile
+from mcp_django.transports.inprocess.tasks import TASKS_EXTENSION
 from tests.server.client import accept, make_server
 from tests.support.clock import Clock
 
@@ -53,14 +54,14 @@ class ScriptedTasks(Extension):
         return {}
 
 
-def caller(extension: Extension, **options: Any) -> InProcessCaller:
+def make_client(extension: Extension, **options: Any) -> InProcessClient:
     server: Server = make_server(extensions=[extension])
 
     @server.tool
     def survey() -> str:
         return "never run"
 
-    return InProcessCaller(server, local_principal(), **options)
+    return InProcessClient(server, local_principal(), **options)
 
 
 async def test_a_task_is_followed_to_its_result(clock: Clock) -> None:
@@ -70,7 +71,7 @@ async def test_a_task_is_followed_to_its_result(clock: Clock) -> None:
         COMPLETED,
     )
     told: list[Any] = []
-    calling = caller(tasks, on_notification=lambda method, params: told.append(params)).call_tool("survey", {})
+    calling = make_client(tasks, on_notification=lambda method, params: told.append(params)).call_tool("survey", {})
     assert await clock.advance_while(calling) == DONE
     assert told == [{"level": "info", "data": "half"}]
 
@@ -79,11 +80,12 @@ async def test_questions_of_a_task_are_answered_once(clock: Clock) -> None:
     asking = {"status": "input_required", "inputRequests": {"a": FORM}}
     tasks, asked = ScriptedTasks(asking, asking, COMPLETED), list[str]()
 
-    def elicit(params: dict[str, Any]) -> dict[str, Any]:
-        asked.append(params["message"])
+    async def respond(request: dict[str, Any]) -> dict[str, Any]:
+        asked.append(request["params"]["message"])
         return accept(value=True)
 
-    assert await clock.advance_while(caller(tasks, elicit=elicit).call_tool("survey", {})) == DONE
+    client = make_client(tasks, profile=InProcessProfile(capabilities=ELICITATION), respond=respond)
+    assert await clock.advance_while(client.call_tool("survey", {})) == DONE
     assert (asked, tasks.updates) == (["Sure?"], [{"a": accept(value=True)}])
 
 
@@ -96,13 +98,13 @@ async def test_questions_of_a_task_are_answered_once(clock: Clock) -> None:
 )
 async def test_a_task_without_a_result_is_an_error(state: dict[str, Any], code: int, message: str) -> None:
     with pytest.raises(MCPError, match=message) as caught:
-        await caller(ScriptedTasks(state)).call_tool("survey", {})
+        await make_client(ScriptedTasks(state)).call_tool("survey", {})
     assert caught.value.code == code
 
 
 async def test_a_cancelled_caller_cancels_its_task(clock: Clock) -> None:
     tasks = ScriptedTasks({"status": "working"})
-    calling = asyncio.ensure_future(caller(tasks).call_tool("survey", {}))
+    calling = asyncio.ensure_future(make_client(tasks).call_tool("survey", {}))
     await clock.advance(3)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -115,4 +117,4 @@ async def test_other_missing_capabilities_are_errors() -> None:
         identifier = "com.example/other"
 
     with pytest.raises(MissingClientCapability):
-        await caller(Other(COMPLETED)).call_tool("survey", {})
+        await make_client(Other(COMPLETED)).call_tool("survey", {})

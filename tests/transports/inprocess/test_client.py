@@ -8,11 +8,12 @@ from mcp_django import Context
 from mcp_django.auth.principal import local_principal
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound, MissingClientCapability
 from mcp_django.server.ports import Overloaded
-from mcp_django.transports.inprocess import InProcessCaller
+from mcp_django.transports.inprocess.client import InProcessClient
+from mcp_django.transports.inprocess.profile import ELICITATION, InProcessProfile
 from tests.server.client import accept, make_principal, make_server
 
 
-def served() -> Any:
+def make_test_server() -> Any:
     server = make_server()
 
     @server.tool
@@ -45,8 +46,8 @@ def served() -> Any:
     return server
 
 
-def caller(principal: Any = None, **given: Any) -> InProcessCaller:
-    return InProcessCaller(served(), principal or local_principal(), **given)
+def make_client(principal: Any = None, **options: Any) -> InProcessClient:
+    return InProcessClient(make_test_server(), principal or local_principal(), **options)
 
 
 def text(result: dict[str, Any]) -> str:
@@ -56,56 +57,60 @@ def text(result: dict[str, Any]) -> str:
 async def test_questions_are_answered_round_by_round() -> None:
     asked: list[str] = []
 
-    def elicit(params: dict[str, Any]) -> dict[str, Any]:
+    async def respond(request: dict[str, Any]) -> dict[str, Any]:
+        params = request["params"]
         asked.append(params["message"])
         return {"action": "accept"} if "url" in params else accept(value=True)
 
-    assert text(await caller(elicit=elicit).call_tool("book", {"nights": 2})) == "2 True accept"
+    client = make_client(profile=InProcessProfile(capabilities=ELICITATION), respond=respond)
+    assert text(await client.call_tool("book", {"nights": 2})) == "2 True accept"
     assert asked == ["Sure?", "Pay"]
 
 
 async def test_without_somebody_to_ask_the_tool_is_told_so() -> None:
     with pytest.raises(MissingClientCapability):
-        await caller().call_tool("book", {"nights": 2})
+        await make_client().call_tool("book", {"nights": 2})
 
 
 async def test_everything_said_is_told_in_order_more_than_the_outbox_holds() -> None:
     told: list[tuple[str, Any]] = []
-    result = await caller(on_notification=lambda method, params: told.append((method, params))).call_tool("talk", {})
+    result = await make_client(on_notification=lambda method, params: told.append((method, params))).call_tool(
+        "talk", {}
+    )
     assert text(result) == "talked"
     assert [params["progress"] for method, params in told if method == "notifications/progress"] == list(range(300))
     assert [method for method, _ in told[-2:]] == ["notifications/message", "notifications/own"]
 
 
 async def test_without_somebody_to_tell_nothing_is_lost_or_stuck() -> None:
-    assert text(await caller().call_tool("talk", {})) == "talked"
+    assert text(await make_client().call_tool("talk", {})) == "talked"
 
 
-async def test_errors_and_permissions_are_those_of_any_caller() -> None:
+async def test_errors_and_permissions_are_those_of_any_make_client() -> None:
     with pytest.raises(InvalidParams, match="Unknown tool: guarded"):
-        await caller(make_principal()).call_tool("guarded", {})
-    assert text(await caller(make_principal("a.b")).call_tool("guarded", {})) == "in"
-    assert text(await caller().call_tool("guarded", {})) == "in"
+        await make_client(make_principal()).call_tool("guarded", {})
+    assert text(await make_client(make_principal("a.b")).call_tool("guarded", {})) == "in"
+    assert text(await make_client().call_tool("guarded", {})) == "in"
     with pytest.raises(MethodNotFound):
-        await caller().request("no/such/method")
+        await make_client().request("no/such/method")
     with pytest.raises(Overloaded):
-        await caller().call_tool("full", {})
+        await make_client().call_tool("full", {})
 
 
 async def test_other_methods_can_be_requested() -> None:
-    tools = (await caller().request("tools/list"))["tools"]
+    tools = (await make_client().request("tools/list"))["tools"]
     assert [tool["name"] for tool in tools] == ["book", "full", "guarded", "keep", "talk"]
 
 
 async def test_what_a_handler_changes_stays_its_own() -> None:
     given = {"items": ["yours"]}
-    assert text(await caller().call_tool("keep", given)) == "yours,mine"
+    assert text(await make_client().call_tool("keep", given)) == "yours,mine"
     assert given == {"items": ["yours"]}
 
 
 async def test_arguments_that_json_cannot_carry_are_refused() -> None:
     with pytest.raises(TypeError):
-        await caller().call_tool("keep", {"items": object()})
+        await make_client().call_tool("keep", {"items": object()})
 
 
 async def test_a_listener_that_fails_fails_the_call_instead_of_hanging() -> None:
@@ -113,4 +118,4 @@ async def test_a_listener_that_fails_fails_the_call_instead_of_hanging() -> None
         raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        await caller(on_notification=fail).call_tool("talk", {})
+        await make_client(on_notification=fail).call_tool("talk", {})
