@@ -2,7 +2,6 @@
 
 import asyncio
 import weakref
-from collections.abc import Callable
 from functools import partial
 
 from mcp_django.aio.clock import monotonic
@@ -10,7 +9,12 @@ from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.client import Client
 from mcp_django.contrib.proxies.catalog.catalog_cache import CatalogCache
 from mcp_django.contrib.proxies.connections.credentials import RemoteCredential
-from mcp_django.contrib.proxies.connections.sessions import CallerCapabilities, RemoteSessionPool
+from mcp_django.contrib.proxies.connections.sessions import (
+    CallerCapabilities,
+    RemoteSession,
+    RemoteSessionPool,
+    SessionKey,
+)
 from mcp_django.contrib.proxies.connections.targets import RemoteSource
 from mcp_django.contrib.proxies.forwarding.forwarding import RequestForwarder, forward_log
 from mcp_django.contrib.proxies.forwarding.suspended_calls import SuspendedCalls
@@ -44,7 +48,9 @@ class LoopState:
         self.forwarder = RequestForwarder(source.name, self.sessions, self.suspended_calls, options.timeout)
 
     def get_client(self, credential: RemoteCredential) -> Client:
-        """Return the connection with a caller's headers, for requests without a session."""
+        """Return the shared connection for requests without a session of their own."""
+        if credential.headers is None:
+            return self._source.get_shared_client(credential.user)
         client, _ = self._clients.pop(credential.list_key, (None, 0.0))
         if client is None:
             self._evict_clients()
@@ -52,15 +58,28 @@ class LoopState:
         self._clients[credential.list_key] = client, monotonic()
         return client
 
-    def get_upstream(self, credential: RemoteCredential, client: Callable[[], Client]) -> RemoteSubscriptions | None:
-        """Return the upstream subscriptions of a credential; None if there are too many.
+    async def acquire_session(self, credential: RemoteCredential, capabilities: CallerCapabilities) -> RemoteSession:
+        """Return a connected session for one call.
 
-        `client` returns the connection to use.
+        Raises ClientError, or ToolError if too many calls use the server.
         """
+        create_client = partial(self._source.create_client, credential.user, credential.headers)
+        session = await self.sessions.acquire(SessionKey(credential.session_key, capabilities), create_client)
+        try:
+            await session.client.connect()
+        except BaseException:
+            self.sessions.release(session, broken=True)
+            raise
+        return session
+
+    def get_upstream(self, credential: RemoteCredential) -> RemoteSubscriptions | None:
+        """Return the upstream subscriptions of a credential; None if there are too many."""
         upstream = self._upstreams.get(credential.list_key)
         if upstream is None and len(self._upstreams) < MAX_UPSTREAMS:
             forget = partial(self._upstreams.pop, credential.list_key)
-            upstream = self._upstreams[credential.list_key] = RemoteSubscriptions(self._source.name, client, forget)
+            upstream = self._upstreams[credential.list_key] = RemoteSubscriptions(
+                self._source.name, partial(self.get_client, credential), forget
+            )
         return upstream
 
     def _evict_clients(self) -> None:

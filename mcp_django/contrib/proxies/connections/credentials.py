@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
+from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError, ClientError
+from mcp_django.contrib.proxies.connections.targets import RemoteSource
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.callables import run_callable
@@ -57,37 +58,58 @@ def get_owner(ctx: Context) -> str:
     return ctx.principal.owner or ctx.principal.key
 
 
-async def get_credential(
-    ctx: Context, name: str, *, per_user: bool, headers: HeadersFunction | None
-) -> RemoteCredential:
-    """Return the credential of the caller.
+class CallerCredentials:
+    """Credentials of the callers for one remote server."""
 
-    Raises:
-        AuthorizationNeeded: the caller has no credential.
-        ClientConnectionError: the credential could not be determined.
-        Overloaded: too many calls wait for a thread.
-    """
-    owner = get_owner(ctx)
-    if headers is not None:
+    def __init__(self, source: RemoteSource, headers: HeadersFunction | None) -> None:
+        self._source = source
+        self._headers = headers
+
+    @property
+    def is_personal(self) -> bool:
+        """True if callers have credentials of their own."""
+        return self._headers is not None or self._source.per_user
+
+    async def get(self, ctx: Context) -> RemoteCredential:
+        """Return the credential of the caller.
+
+        Raises:
+            AuthorizationNeeded: the caller has no credential.
+            ClientConnectionError: the credential could not be determined.
+            Overloaded: too many calls wait for a thread.
+        """
+        owner = get_owner(ctx)
+        if self._headers is not None:
+            headers = await self._get_headers(ctx, self._headers)
+            return RemoteCredential(owner, owner, _digest(headers), headers=headers)
+
+        if not self._source.per_user:
+            return RemoteCredential(owner, SHARED_OWNER, "")
+
+        user = ctx.user
+        if user is None or getattr(user, "pk", None) is None:
+            raise AuthorizationNeeded(alias=self._source.name)
+        return RemoteCredential(owner, owner, f"user {user.pk}", user=user)
+
+    async def find(self, ctx: Context) -> RemoteCredential | None:
+        """Return the credential of the caller; None if it has none."""
+        try:
+            return await self.get(ctx)
+        except ClientError:
+            return None
+
+    async def _get_headers(self, ctx: Context, headers: HeadersFunction) -> dict[str, str]:
         try:
             given = await run_callable(headers, ctx.server.executor, ctx)
             sent_headers = None if given is None else {str(header): str(value) for header, value in given.items()}
         except Overloaded:
             raise
         except Exception:
-            logger.exception("Credential function of the server %r failed", name)
+            logger.exception("Credential function of the server %r failed", self._source.name)
             raise ClientConnectionError("The credential for the server could not be determined") from None
         if sent_headers is None:
-            raise AuthorizationNeeded(alias=name)
-        return RemoteCredential(owner, owner, _digest(sent_headers), headers=sent_headers)
-
-    if not per_user:
-        return RemoteCredential(owner, SHARED_OWNER, "")
-
-    user = ctx.user
-    if user is None or getattr(user, "pk", None) is None:
-        raise AuthorizationNeeded(alias=name)
-    return RemoteCredential(owner, owner, f"user {user.pk}", user=user)
+            raise AuthorizationNeeded(alias=self._source.name)
+        return sent_headers
 
 
 def _digest(headers: Mapping[str, str]) -> str:
