@@ -74,7 +74,7 @@ async def test_who_has_subscribed_to_a_row_is_told_no_more_of_it() -> None:
 
     @client.server.tool
     async def told(ctx: Context) -> bool:
-        return is_public(client.server, uri) or await can_read(ctx._call, uri)
+        return is_public(client.server, uri) or await can_read(ctx.call, uri)
 
     async def is_told() -> Any:
         return (await client.call("told"))["structuredContent"]["result"]

@@ -410,7 +410,7 @@ async def test_the_log_and_the_span_name_the_same_trace(recording: Recording) ->
 
     @server.tool
     async def look(ctx: Context) -> None:
-        found.append(ctx._call.record.trace_id)
+        found.append(ctx.call.record.trace_id)
 
     await PipelineClient(server).call("look")
     assert found == [ids(recording.one())[0]]

@@ -175,7 +175,7 @@ async def test_what_cannot_be_called_and_where_nothing_lasts_are_refused() -> No
     async def leave(ctx: Context, what: str) -> None:
         with contextlib.suppress(TypeError, RuntimeError):
             if what == "WSGI":
-                ctx._call.connection.supports_streaming = False
+                ctx.call.connection.supports_streaming = False
             ctx.add_cleanup(None if what == "nothing" else print)  # type: ignore[arg-type]
             return
         seen.append(what)

@@ -220,7 +220,7 @@ async def test_an_entry_of_meta_that_is_none_is_left_out(revision: str) -> None:
 
     @server.tool
     def look(ctx: Context) -> None:
-        metas.append(dict(ctx._call.meta))
+        metas.append(dict(ctx.call.meta))
 
     client = TestClient(server, revision=revision)
     await client.request("tools/call", {"name": "look", "_meta": {"progressToken": None}})

@@ -6,6 +6,7 @@ An operator can neither give an account more rights than the operator has, nor m
 from datetime import timedelta
 from typing import Any
 
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth import get_user_model
@@ -185,8 +186,9 @@ class ServiceAccountAdmin(RowActionAdmin):
         deleted, counts, missing, protected = super().get_deleted_objects(users, request)
         own = {
             str(model._meta.verbose_name)
-            for model in admin.site._registry
-            if model is get_user_model() or model.__module__.startswith("mcp_django.")
+            for model in apps.get_models()
+            if admin.site.is_registered(model)
+            and (model is get_user_model() or model.__module__.startswith("mcp_django."))
         }
         return deleted, counts, set(missing) - own, protected
 

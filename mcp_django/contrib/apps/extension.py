@@ -69,7 +69,7 @@ class Apps(Extension):
 
 def has_apps(ctx: Context) -> bool:
     """Return True if the client of the call shows apps in HTML."""
-    return accepts_html(ctx._call)
+    return accepts_html(ctx.call)
 
 
 def _can_ask(tool: Tool) -> bool:

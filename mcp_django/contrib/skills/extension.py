@@ -54,7 +54,7 @@ class SkillsExtension(Extension):
     @method(LIST_METHOD, requires_declaration=False)
     async def list_skills(self, ctx: Context) -> dict[str, Any]:
         """Return a page of the entries of the skills that the caller may read."""
-        call = ctx._call
+        call = ctx.call
         found = await collect_skills(call)
         owner = call.principal.key if found.is_private else SHARED_OWNER
         after = read_cursor(call, LIST_METHOD, owner)
@@ -69,7 +69,7 @@ class SkillsExtension(Extension):
     @method(GET_METHOD, requires_declaration=False)
     async def get_skill(self, ctx: Context, uri: str) -> dict[str, Any]:
         """Return the entry of a skill, listed or not. Raises InvalidParams for any other URI."""
-        call = ctx._call
+        call = ctx.call
         unknown = InvalidParams("Unknown skill")
         try:
             resource, _ = await find_resource(call, uri[:MAX_URI_LENGTH])
@@ -85,7 +85,7 @@ class SkillsExtension(Extension):
     @method(READ_DIRECTORY_METHOD, requires_declaration=False)
     async def read_directory(self, ctx: Context, uri: str) -> dict[str, Any]:
         """Return the direct children of a directory. Raises InvalidParams for a file and an unknown directory."""
-        call = ctx._call
+        call = ctx.call
         found = await collect_skills(call)
         children = list_directory(found.skills, uri[:MAX_URI_LENGTH])
         kind = f"{READ_DIRECTORY_METHOD} {uri}"

@@ -66,7 +66,7 @@ class SkillFallbacks(Provider):
 
     async def prompts(self, ctx: Context) -> Iterable[Prompt]:
         names: dict[str, Prompt] = {}
-        for skill in (await collect_skills(ctx._call)).skills:
+        for skill in (await collect_skills(ctx.call)).skills:
             names.setdefault(skill.manifest.name, _build_prompt(skill))
         return list(names.values())
 
@@ -114,7 +114,7 @@ def _build_tool() -> Tool:
 
 async def _find_skill(ctx: Context, name: str) -> ServedSkill:
     """Return the skill with this name or URI. Raises ToolError with the known ones."""
-    skills = (await collect_skills(ctx._call)).skills
+    skills = (await collect_skills(ctx.call)).skills
     for skill in skills:
         if name in (skill.uri, skill.directory_uri, skill.manifest.name):
             return skill

@@ -29,7 +29,7 @@ _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 def get_call(ctx: Context) -> Call:
     """Return the call that a handler of an extension answers, from its context."""
-    return ctx._call
+    return ctx.call
 
 
 class MethodParameters:

@@ -76,7 +76,7 @@ async def find_local_uris(ctx: Context, uris: Iterable[str]) -> set[str]:
 
     The URIs are in the form of `ctx.server`. Its hosts know the resources of a mounted server under other URIs.
     """
-    call, pending, found = ctx._call, {uri: uri for uri in uris}, set[str]()
+    call, pending, found = ctx.call, {uri: uri for uri in uris}, set[str]()
     while pending:
         local = LocalResources(call)
         found |= {uri for uri, form in pending.items() if await local.is_served(form)}

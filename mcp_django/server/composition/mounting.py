@@ -194,7 +194,7 @@ async def run_mounted(call: Call, primitive: Primitive, run: RunPrimitive) -> di
 
 def get_client_name(ctx: Context, name: str) -> str:
     """Return the client's name for a tool or prompt of `ctx.server`."""
-    call = ctx._call
+    call = ctx.call
     while call.host_call is not None and (mount := call.mount) is not None:
         call, name = call.host_call, mount.names.name(name, foreign=True)
     return name
@@ -271,13 +271,13 @@ class MountedProvider(Provider):
         self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
     ) -> Completion | Sequence[str] | None:
         # Completions of listed primitives go through `run_mounted`. This serves URIs known only to the providers.
-        own = self._mount.names.own_uri(target) if ctx._primitive is None else None
+        own = self._mount.names.own_uri(target) if ctx.primitive is None else None
         return (
             None if own is None else await self._own.complete(own, argument, value, arguments, self._view_context(ctx))
         )
 
     def _view_context(self, ctx: Context) -> Context:
-        return Context(self._mount.view_call(ctx._call))
+        return Context(self._mount.view_call(ctx.call))
 
     def _copy_all(self, kind: str, primitives: Iterable[P]) -> tuple[P, ...]:
         """Return the copies, in the same tuple as long as the provider's is the same."""

@@ -18,44 +18,46 @@ from mcp_django.server.primitives.base import Primitive, Tool
 class CallInfo:
     """Read-only part of a Context."""
 
-    __slots__ = ("_arguments", "_call", "_loop", "_primitive", "_state")
+    __slots__ = ("_arguments", "_loop", "_state", "call", "primitive")
 
     def __init__(self, call: Call, primitive: Primitive | None) -> None:
-        self._call = call
-        self._primitive = primitive
+        self.call = call
+        """The call, for the engine and for extensions."""
+        self.primitive = primitive
+        """The primitive whose handler runs; None in a provider."""
         self._loop = asyncio.get_running_loop()
         self._state: dict[str, Any] | None = None
         self._arguments: Mapping[str, Any] | None = None
 
     def set_running_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> None:
         """Set the tool that runs in place of the called primitive, which delegates to it."""
-        self._primitive = tool
+        self.primitive = tool
         self._arguments = arguments
 
     @property
     def principal(self) -> Principal:
         """Principal of the caller, with scopes and claims."""
-        return self._call.connection.principal
+        return self.call.connection.principal
 
     @property
     def user(self) -> Any:
         """Django user, or None without a login."""
-        return self._call.connection.principal.user
+        return self.call.connection.principal.user
 
     @property
     def request(self) -> Any:
         """Django HttpRequest, under ASGI and WSGI; None on transports without HTTP."""
-        return self._call.request
+        return self.call.request
 
     @property
     def headers(self) -> Headers:
         """Headers of the request, by name in any case, without credentials; empty without headers."""
-        return self._call.headers
+        return self.call.headers
 
     @property
     def session(self) -> ServerSession | None:
         """Session (handshake era), or None (stateless era)."""
-        return self._call.connection.session
+        return self.call.connection.session
 
     @property
     def log_level(self) -> str | None:
@@ -63,7 +65,7 @@ class CallInfo:
 
         It is the level that the client set, or the server's `LOG_LEVEL`.
         """
-        return self._call.effective_log_level
+        return self.call.effective_log_level
 
     @property
     def server(self) -> ServerCore:
@@ -71,98 +73,98 @@ class CallInfo:
 
         The client may have called another server in which this one is mounted.
         """
-        return self._call.server
+        return self.call.server
 
     @property
     def revision(self) -> str:
         """Protocol revision of this call, in its wire form."""
-        return self._call.revision.version
+        return self.call.revision.version
 
     @property
     def url_kwargs(self) -> Mapping[str, Any]:
         """Values captured by the URL pattern, such as a tenant's slug."""
-        return self._call.url_kwargs
+        return self.call.url_kwargs
 
     @property
     def name(self) -> str | None:
         """Name of the running tool, prompt or resource."""
-        return None if self._primitive is None else self._primitive.name
+        return None if self.primitive is None else self.primitive.name
 
     @property
     def tool_name(self) -> str | None:
         """Name of the running tool; None in a resource, prompt or completion."""
-        primitive = self._primitive
+        primitive = self.primitive
         return primitive.name if primitive is not None and primitive.kind == "tool" else None
 
     @property
     def tool(self) -> Tool | None:
         """Running tool; None in a resource, prompt or completion."""
-        primitive = self._primitive
+        primitive = self.primitive
         return cast(Tool, primitive) if primitive is not None and primitive.kind == "tool" else None
 
     @property
     def uri(self) -> str | None:
         """Requested URI as the client wrote it; None outside of resources."""
-        uri = self._call.params.get("uri")
-        return uri if self._call.method == "resources/read" and isinstance(uri, str) else None
+        uri = self.call.params.get("uri")
+        return uri if self.call.method == "resources/read" and isinstance(uri, str) else None
 
     @property
     def call_id(self) -> jsonrpc.Id | None:
         """Id of the request, chosen by the client."""
-        return self._call.id
+        return self.call.id
 
     @property
     def arguments(self) -> Mapping[str, Any]:
         """Copy of the client's arguments, for guards and interceptors."""
-        given = self._call.params.get("arguments") if self._arguments is None else self._arguments
+        given = self.call.params.get("arguments") if self._arguments is None else self._arguments
         return copy.deepcopy(given or {})
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """Value of `metadata=` from the registration of the tool and its toolset."""
-        return {} if self._primitive is None else self._primitive.metadata
+        return {} if self.primitive is None else self.primitive.metadata
 
     @property
     def meta(self) -> Mapping[str, Any]:
         """`_meta` of the request."""
-        return self._call.meta
+        return self.call.meta
 
     @property
     def trace(self) -> TraceContext | None:
         """Trace context sent by the client (W3C Trace Context); None without one."""
-        return self._call.trace
+        return self.call.trace
 
     @property
     def state(self) -> dict[str, Any]:
         """Scratch space of the session in this process, or of the call without a session."""
         if self._state is None:
-            session = self._call.connection.session
+            session = self.call.connection.session
             self._state = {} if session is None else session.state
         return self._state
 
     @property
     def lifespan(self) -> Any:
         """Value yielded by the server's lifespan."""
-        return self._call.server.lifespan.get_state(self._loop)
+        return self.call.server.lifespan.get_state(self._loop)
 
     @property
     def client_info(self) -> Mapping[str, Any]:
         """Name and version of the client, unverified; may be empty."""
-        return self._call.client_info
+        return self.call.client_info
 
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
         """Capabilities declared by the client."""
-        return self._call.capabilities
+        return self.call.capabilities
 
     def supports(self, capability: str) -> bool:
         """Return True if the client declared the capability, such as "elicitation.url"."""
         needed: dict[str, Any] = {}
         for part in reversed(capability.split(".")):
             needed = {part: needed}
-        return self._call.supports(needed)
+        return self.call.supports(needed)
 
     @property
     def cancelled(self) -> bool:
         """True once the call is cancelled; to be checked by loops in threads."""
-        return self._call.cancelled
+        return self.call.cancelled

@@ -60,24 +60,26 @@ class Context(CallInfo, ContextView):
     """
 
     __slots__ = (
-        "_conversation",
         "_last_progress",
         "_page_counts",
-        "_sampling_scopes",
         "cleanup_callbacks",
+        "conversation",
         "in_transaction",
         "is_outermost",
         "is_rolled_back",
         "jobs",
+        "sampling_scopes",
     )
 
     def __init__(
         self, call: Call, primitive: Primitive | None = None, conversation: ClientConversation | None = None
     ) -> None:
         super().__init__(call, primitive)
-        self._conversation = conversation
+        self.conversation = conversation
+        """Conversation of the call, for the engine; None before its first request. See `get_conversation`."""
         self._last_progress: float | None = None
-        self._sampling_scopes: Counter[str] | None = None
+        self.sampling_scopes: Counter[str] | None = None
+        """Number of samplings by the name of their scope; None before the first one."""
         self._page_counts: Counter[str] | None = None
         self.cleanup_callbacks: CleanupCallbacks | None = None
         """Cleanup callbacks of a call without a session."""
@@ -95,10 +97,10 @@ class Context(CallInfo, ContextView):
 
         Values that do not exceed the last one are skipped: progress must increase (basic/utilities/progress).
         """
-        params = build_progress_params(self._call, self._last_progress, progress, total, message)
+        params = build_progress_params(self.call, self._last_progress, progress, total, message)
         if params is not None:
             self._last_progress = progress
-            self._call.record.progress = (progress, total)
+            self.call.record.progress = (progress, total)
             await self._emit("notifications/progress", params)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
@@ -106,7 +108,7 @@ class Context(CallInfo, ContextView):
 
         `data` is any JSON value. Do not log secrets.
         """
-        params = build_log_params(self._call, level, data, logger)
+        params = build_log_params(self.call, level, data, logger)
         if params is not None and not self.replaying:
             await self._emit(LOG_MESSAGE_METHOD, params)
 
@@ -153,12 +155,12 @@ class Context(CallInfo, ContextView):
         """
         if not callable(fn):
             raise TypeError(f"background() takes a function and its arguments, not {type(fn).__name__}")
-        if self._call.root.outcome is not None:
+        if self.call.root.outcome is not None:
             raise RuntimeError("The call was answered before this background work was added")
-        run_around = partial(run_within, find_around(self._call), self)
-        job = BackgroundJob(fn, args, kwargs, self._call.server.ports.background.acquire(), run_around)
+        run_around = partial(run_within, find_around(self.call), self)
+        job = BackgroundJob(fn, args, kwargs, self.call.server.ports.background.acquire(), run_around)
         if self.jobs is None:
-            self._call.record.add_jobs([job])
+            self.call.record.add_jobs([job])
         else:
             self.jobs.append(job)
 
@@ -178,7 +180,7 @@ class Context(CallInfo, ContextView):
         if not callable(fn):
             raise TypeError(f"add_cleanup() takes a function and its arguments, not {type(fn).__name__}")
 
-        call, session = self._call, self._call.connection.session
+        call, session = self.call, self.call.connection.session
         if session is None:
             self.cleanup_callbacks = callbacks = self.cleanup_callbacks or CleanupCallbacks()
         elif call.connection.supports_streaming:
@@ -199,21 +201,21 @@ class Context(CallInfo, ContextView):
         """
         if retry < 0:
             raise ValueError("retry is a number of seconds")
-        return await self._run_on_call_loop(self._close_stream(retry))
+        return await self.run_on_call_loop(self._close_stream(retry))
 
     async def _close_stream(self, retry: float) -> bool:
-        call = self._call
+        call = self.call
         return call.revision.polling and not call.cancelled and call.outbox.disconnect_reader(retry)
 
     @property
     def replaying(self) -> bool:
         """True while the handler repeats an earlier round; log messages are held back."""
-        return self._conversation is not None and self._conversation.replaying
+        return self.conversation is not None and self.conversation.replaying
 
     @property
     def unfinished_conversation(self) -> ReplayConversation | None:
         """Conversation that needs another round; None for other conversations."""
-        conversation = self._conversation
+        conversation = self.conversation
         return (
             conversation if isinstance(conversation, ReplayConversation) and conversation.needs_another_round else None
         )
@@ -240,8 +242,8 @@ class Context(CallInfo, ContextView):
             InputUnavailable: no valid answer arrives.
         """
         self.check_no_transaction()
-        request = await self._run_on_call_loop(build_form_request(self._call, message, schema, key))
-        answer: ElicitationResult[Any] = await self._request_input(request._replace(strict=strict))
+        request = await self.run_on_call_loop(build_form_request(self.call, message, schema, key))
+        answer: ElicitationResult[Any] = await self.request_input(request._replace(strict=strict))
         return answer
 
     async def elicit_url(self, message: str, url: Any, *, key: str | None = None) -> ElicitationResult[None]:
@@ -260,17 +262,15 @@ class Context(CallInfo, ContextView):
             InputUnavailable: the user does not return in time, or the caller has no user on this site.
         """
         if is_absolute_url(url):
-            question = build_url_request(self._call.revision, message, url, key)
+            question = build_url_request(self.call.revision, message, url, key)
         else:
             self.check_no_transaction()
             if self._page_counts is None:
                 self._page_counts = Counter()
-            question = await self._run_on_call_loop(
-                build_page_request(
-                    self._call, self._get_conversation(), message, url, key=key, counts=self._page_counts
-                )
+            question = await self.run_on_call_loop(
+                build_page_request(self.call, self.get_conversation(), message, url, key=key, counts=self._page_counts)
             )
-        answer: ElicitationResult[None] = await self._request_input(question)
+        answer: ElicitationResult[None] = await self.request_input(question)
         return answer
 
     async def sample(
@@ -325,7 +325,7 @@ class Context(CallInfo, ContextView):
 
     async def list_roots(self, *, key: str | None = None) -> list[Root]:
         """Request the client's roots."""
-        roots: list[Root] = await self._request_input(build_roots_request(key))
+        roots: list[Root] = await self.request_input(build_roots_request(key))
         return roots
 
     async def gather(self, *branches: Awaitable[Any]) -> list[Any]:
@@ -345,16 +345,18 @@ class Context(CallInfo, ContextView):
 
         A durable step cannot run inside a transaction, and `fn` must not send requests to the client.
         """
-        return await self._run_on_call_loop(self._run_once(key, fn, durable))
+        return await self.run_on_call_loop(self.run_step(key, fn, durable))
 
-    async def _run_once(self, key: str, fn: Callable[[], Any], durable: bool) -> Any:
+    async def run_step(self, key: str, fn: Callable[[], Any], durable: bool) -> Any:
+        """Run a step on the loop of the call; see `run_once`."""
+
         async def run() -> Any:
-            value = fn() if is_async(fn) else await self._call.server.executor.run_during_wait(fn)
+            value = fn() if is_async(fn) else await self.call.server.executor.run_during_wait(fn)
             return to_json(await value if asyncio.iscoroutine(value) else value)
 
         if durable:
             self.check_no_transaction(durable=True)
-        return await self._get_conversation().run_once(key, run, durable=durable)
+        return await self.get_conversation().run_once(key, run, durable=durable)
 
     @property
     def sync(self) -> SyncContext:
@@ -362,14 +364,15 @@ class Context(CallInfo, ContextView):
         return SyncContext(self)
 
     async def _emit(self, method: str, params: dict[str, Any]) -> None:
-        if self._call.cancelled:
+        if self.call.cancelled:
             return  # other calls of the batch may still use the stream
-        await self._run_on_call_loop(self._call.outbox.put(jsonrpc.notification(method, params)))
+        await self.run_on_call_loop(self.call.outbox.put(jsonrpc.notification(method, params)))
 
-    async def _request_input(self, request: InputRequest) -> Any:
+    async def request_input(self, request: InputRequest) -> Any:
+        """Send a request to the client and return its parsed response, for extensions; raises like `elicit`."""
         self.check_no_transaction()
-        self._call.server.executor.release_thread()
-        return await self._run_on_call_loop(self._get_conversation().request_input(request))
+        self.call.server.executor.release_thread()
+        return await self.run_on_call_loop(self.get_conversation().request_input(request))
 
     def check_no_transaction(self, *, durable: bool = False) -> None:
         """Raise InputUnavailable inside a transaction of the call or the thread.
@@ -377,7 +380,7 @@ class Context(CallInfo, ContextView):
         A request to the client would hold the transaction open. The effects of a `durable` step could be rolled back
         with it.
         """
-        if self.in_transaction or self._call.server.executor.is_in_transaction():
+        if self.in_transaction or self.call.server.executor.is_in_transaction():
             raise InputUnavailable(ONCE_IN_TRANSACTION_MESSAGE if durable else REQUEST_IN_TRANSACTION_MESSAGE)
 
     def blocking_wait(self, *, always: bool = False) -> AbstractContextManager[None]:
@@ -385,16 +388,17 @@ class Context(CallInfo, ContextView):
 
         It blocks with `always`, or if the era waits for responses.
         """
-        if always or self._get_conversation().waits_for_response:
-            return self._call.server.executor.blocking_wait()
+        if always or self.get_conversation().waits_for_response:
+            return self.call.server.executor.blocking_wait()
         return nullcontext()
 
-    def _get_conversation(self) -> ClientConversation:
-        if self._conversation is None:
-            self._conversation = self._call.era.start_conversation(self._call)
-        return self._conversation
+    def get_conversation(self) -> ClientConversation:
+        """Return the conversation of the call, which begins with the first request to the client."""
+        if self.conversation is None:
+            self.conversation = self.call.era.start_conversation(self.call)
+        return self.conversation
 
-    async def _run_on_call_loop(self, work: Coroutine[Any, Any, T]) -> T:
+    async def run_on_call_loop(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the loop of the call, from any loop (such as `async_to_sync`)."""
         if asyncio.get_running_loop() is self._loop:
             return await work

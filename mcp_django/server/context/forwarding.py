@@ -15,7 +15,7 @@ from mcp_django.server.context.conversation import InputRequest
 
 async def forward_request(ctx: Context, request: InputRequest) -> Any:
     """Send a request of another server to the client; raises like `ctx.elicit`."""
-    return await ctx._request_input(request)
+    return await ctx.request_input(request)
 
 
 def has_conversation(ctx: Context) -> bool:
@@ -23,22 +23,22 @@ def has_conversation(ctx: Context) -> bool:
 
     Otherwise the call has sent no requests and has no recorded steps.
     """
-    return ctx._conversation is not None
+    return ctx.conversation is not None
 
 
 def build_state_error(ctx: Context) -> MCPError:
     """Return the error of an invalid or expired state, for a record that this version cannot read."""
-    return ctx._call.server.state_sealer.build_error()
+    return ctx.call.server.state_sealer.build_error()
 
 
 def supports_capability(ctx: Context, needed: dict[str, Any]) -> bool:
     """Return True if the client declared this capability object."""
-    return ctx._call.supports(needed)
+    return ctx.call.supports(needed)
 
 
 def get_declared_extension(ctx: Context, identifier: str) -> Any:
     """Return the settings of an extension that the client declared, or None."""
-    extensions = ctx._call.capabilities.get("extensions")
+    extensions = ctx.call.capabilities.get("extensions")
     return extensions.get(identifier) if isinstance(extensions, dict) else None
 
 
@@ -47,7 +47,7 @@ def supports_streaming(ctx: Context) -> bool:
 
     False under WSGI.
     """
-    return ctx._call.connection.supports_streaming
+    return ctx.call.connection.supports_streaming
 
 
 @contextmanager
@@ -56,15 +56,15 @@ def mark_remote_wait(ctx: Context | None, name: str) -> Iterator[None]:
     if ctx is None:
         yield
         return
-    with ctx._call.record.wait(f"{REMOTE_PREFIX}{name}"):
+    with ctx.call.record.wait(f"{REMOTE_PREFIX}{name}"):
         yield
 
 
 def wants_progress(ctx: Context) -> bool:
     """Return True if the client requested progress notifications."""
-    return "progressToken" in ctx._call.meta
+    return "progressToken" in ctx.call.meta
 
 
 def get_effective_log_level(ctx: Context) -> str | None:
     """Return the lowest level of log messages for the client; None for no messages."""
-    return ctx._call.effective_log_level
+    return ctx.call.effective_log_level

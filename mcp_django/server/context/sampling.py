@@ -154,7 +154,7 @@ async def prepare_sampling(
         "metadata": metadata,
     }
 
-    call = context._call
+    call = context.call
     request_options = build_request_options(call, options)
     result_reader = None if result_type in (None, str) else compile_text_parser(result_type)
     if tool_choice is not None and tool_choice not in TOOL_CHOICES:
@@ -199,7 +199,7 @@ class SamplingLoop:
         max_iterations: int,
     ) -> None:
         self._context = context
-        self._call = context._call
+        self._call = context.call
         self._options = options
         self._messages = messages
         self._key = key
@@ -219,7 +219,7 @@ class SamplingLoop:
 
     async def request_message(self) -> None:
         """Request a message from the model and wait for it."""
-        self._latest_result = await self._context._request_input(
+        self._latest_result = await self._context.request_input(
             self._build_request("none" if self._is_last else self._tool_choice)
         )
 
@@ -292,7 +292,7 @@ class SamplingLoop:
         if self._toolbox is None:
             return ""
         name = self._key or f"sampling-{short_digest(messages)}"
-        names = self._context._sampling_scopes = self._context._sampling_scopes or Counter()
+        names = self._context.sampling_scopes = self._context.sampling_scopes or Counter()
         names[name] += 1
         return name if names[name] == 1 else f"{name}-{names[name]}"
 
@@ -304,13 +304,13 @@ class SamplingLoop:
         """Return the result of one tool use, which runs once in the whole conversation."""
         toolbox, context = self._toolbox, self._context
         assert toolbox is not None
-        conversation = context._get_conversation()
+        conversation = context.get_conversation()
 
         async def run() -> Wire:
             body = await toolbox.run(self._call, use, scope, conversation)
             return {name: body[name] for name in ("content", "isError", "_meta") if body.get(name)}
 
-        body = await context._run_on_call_loop(conversation.run_once(f"{scope}.{short_digest(use)}", run))
+        body = await context.run_on_call_loop(conversation.run_once(f"{scope}.{short_digest(use)}", run))
         return {"type": "tool_result", "toolUseId": use["id"], "content": [], **body}
 
 

@@ -61,11 +61,11 @@ class SyncContext:
 
         async def run() -> Any:
             value = await sync_to_async(lambda: fn())()  # call it on that thread, whatever its kind
-            return await context._run_on_call_loop(value) if asyncio.iscoroutine(value) else value
+            return await context.run_on_call_loop(value) if asyncio.iscoroutine(value) else value
 
         if durable:
             context.check_no_transaction(durable=True)
-        return async_to_sync(context._run_once)(key, run, durable)
+        return async_to_sync(context.run_step)(key, run, durable)
 
     def gather(self, *branches: Callable[["Context"], Awaitable[Any]]) -> list[Any]:
         """Run functions of the async Context concurrently.

@@ -183,7 +183,7 @@ async def delegate_to_tool(
 
     Raises the errors of the tool, ArgumentError, InsufficientScope, and InvalidParams if the caller may not use it.
     """
-    call = context._call
+    call = context.call
     await check_permission(call, tool, InvalidParams(f"Unknown tool: {tool.name}"), arguments)
     if sets_target:
         call.record.target = get_client_name(context, tool.name)
@@ -228,7 +228,7 @@ async def run_provider(context: Context, run: Callable[[], Awaitable[T]]) -> T:
 
     Raises the exceptions of the provider without managers; with them MCPError and Overloaded, as a handler does.
     """
-    around = find_around(context._call)
+    around = find_around(context.call)
     if not around:
         return await run()
 
@@ -239,7 +239,7 @@ async def run_provider(context: Context, run: Callable[[], Awaitable[T]]) -> T:
     except ToolError as problem:
         raise InternalError(str(problem)) from None
     except BaseException as problem:
-        raise InternalError(str(translate_failure(context._call, "a provider", problem))) from None
+        raise InternalError(str(translate_failure(context.call, "a provider", problem))) from None
 
 
 def _supports_url_errors(call: Call) -> bool:

@@ -111,7 +111,7 @@ async def _search_providers(providers: Sequence[Provider], uri: str, context: Co
         return resource
 
     try:
-        listed = await find_provided(context._call, providers, find_listed)
+        listed = await find_provided(context.call, providers, find_listed)
     except Exception:
         if not unlisted:
             raise
@@ -125,11 +125,11 @@ async def read_contents(uri: str, context: Context) -> list[ResourceContents]:
     The read is part of the call of `context`. The permission decision and the hooks apply as for a client's read.
     Raises the same ResourceNotFound for a missing resource and for one that the caller may not see.
     """
-    call = context._call
+    call = context.call
     primitive, values = await find_resource(call, uri)
     await check_permission(call, primitive, ResourceNotFound(uri))
     try:
-        value = await read_nested_resource(call, primitive, values, context._get_conversation())
+        value = await read_nested_resource(call, primitive, values, context.get_conversation())
     except Exception as problem:
         if isinstance(call.server.ports.translate_exception(problem), NotFound):
             raise ResourceNotFound(uri) from None

@@ -71,7 +71,7 @@ async def answer_question(
         values: The values of the form.
         action: The decision of the user.
     """
-    call = ctx._call.root
+    call = ctx.call.root
     suspended = unseal_token(call, token)
     tool = await _find_tool(call, suspended.tool)
     await check_permission(call, tool, _build_unknown_error(suspended.tool), suspended.arguments)
@@ -133,4 +133,4 @@ class AnswerProvider(Provider):
         """Return None: a server that mounts this one has the tool itself, or no apps."""
 
     async def tools(self, ctx: Context) -> Iterable[Tool]:
-        return self._tools if accepts_html(ctx._call) else ()
+        return self._tools if accepts_html(ctx.call) else ()
