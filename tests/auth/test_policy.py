@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 
-from mcp_django.auth.authorization.policy import Policy, decide, decide_from_cache, is_restricted_by_code
+from mcp_django.auth.authorization.policy import Policy, is_restricted_by_code
 from mcp_django.auth.principal import DjangoPrincipal, local_principal
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import ALLOW, HIDDEN, Overloaded, step_up
@@ -22,6 +22,16 @@ class Thing:
     permission: Any = None
     scopes: tuple[str, ...] = ()
     key: str = "thing"
+
+
+class CountingExecutor(LeasingExecutor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.visits: list[Any] = []
+
+    async def run(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        self.visits.append(fn)
+        return await super().run(fn, *args, **kwargs)
 
 
 @pytest.fixture
@@ -98,8 +108,8 @@ class TestDecision:
     async def test_both_sides_have_to_agree(self, policy: Policy, alice: DjangoPrincipal) -> None:
         violations = []
         for thing, decision in DECISIONS:
-            found = (await policy.decide(alice, thing), await decide(alice, thing))
-            if found != (decision, decision):
+            found = await policy.decide(alice, thing)
+            if found != decision:
                 violations.append((thing, decision, found))
         assert violations == []
 
@@ -140,13 +150,20 @@ class TestDecision:
         with pytest.raises(Overloaded):
             await policy.decide(alice, Thing(permission=full))
 
-    async def test_a_permission_that_was_asked_for_is_decided_without_waiting(
-        self, policy: Policy, alice: DjangoPrincipal
-    ) -> None:
-        thing = Thing(permission=[VIEW])
-        assert decide_from_cache(alice, thing) is None
+    async def test_a_permission_that_was_asked_for_is_decided_without_waiting(self, alice: DjangoPrincipal) -> None:
+        thing, executor = Thing(permission=[VIEW]), CountingExecutor()
+        policy = Policy(executor)
         await policy.decide(alice, thing)
-        assert decide_from_cache(alice, thing) == ALLOW
+        assert len(executor.visits) == 1
+        assert await policy.decide(alice, thing) == ALLOW
+        assert len(executor.visits) == 1
+
+    async def test_an_unknown_permission_is_not_asked_for_where_a_known_one_hides(self, alice: DjangoPrincipal) -> None:
+        executor = CountingExecutor()
+        policy = Policy(executor)
+        await policy.decide(alice, Thing(permission=ADD))
+        assert await policy.decide(alice, Thing(permission=(VIEW, fails, ADD))) == HIDDEN
+        assert len(executor.visits) == 1
 
 
 class TestMany:
@@ -163,19 +180,13 @@ class TestMany:
         assert await policy.find_hidden_keys(local_principal(), things) == frozenset()
 
     async def test_their_permissions_are_asked_for_in_one_visit_to_a_thread(self, alice: DjangoPrincipal) -> None:
-        visits: list[Any] = []
-
-        class Counting(LeasingExecutor):
-            async def run(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-                visits.append(fn)
-                return await super().run(fn, *args, **kwargs)
-
-        policy = Policy(Counting())
+        executor = CountingExecutor()
+        policy = Policy(executor)
         things = [Thing(key=f"{number}", permission=f"auth.{number % 5}_group") for number in range(200)]
         assert len(await policy.find_hidden_keys(alice, things)) == 200
-        assert len(visits) == 1
+        assert len(executor.visits) == 1
         assert len(await policy.find_hidden_keys(alice, things)) == 200
-        assert len(visits) == 1
+        assert len(executor.visits) == 1
 
 
 @pytest.mark.django_db

@@ -101,7 +101,7 @@ def test_a_token_has_the_scopes_that_it_holds_and_a_refused_caller_has_none() ->
     assert [column.label for column in table.columns] == ["gone", "ada: CI"]
     assert str(table.columns[0].refusal) == "The account is not active."
     cells = {row.key: row.cells for row in table.rows}
-    assert cells["scoped"][1].reason == "hidden: a scope grant withholds one of the scopes books:read books:write"
+    assert cells["scoped"][1].reason == "hidden: a scope grant withholds the scope books:write"
     assert [cell.is_allowed for cell in cells["open"]] == [False, True]
 
 
