@@ -123,7 +123,7 @@ def deleting_process(entry: dict[str, Any]) -> Iterator[Callable[[], int]]:
 
 def deleting_thread() -> Callable[[], int]:
     """A thread of the serving process, with the time that its recorder gives it."""
-    from mcp_django.contrib.control_room.recording.recorder import MAX_MAINTENANCE_SECONDS
+    from mcp_django.contrib.control_room.recording.schedule import MAX_MAINTENANCE_SECONDS
 
     pruning = Pruning()
     return lambda: pruning.run(MAX_MAINTENANCE_SECONDS)

@@ -56,14 +56,14 @@ async def measure(application: Application, rounds: int) -> dict[str, list[float
     from mcp_django.runtime.calls.observer import add_outcome_recorder, remove_outcome_recorder
 
     recorder, caller = CallRecorder(starts_thread=False), Caller(application, Work.ADD, Dialect.STATELESS)
-    remove_outcome_recorder(RECORDER.record)
+    remove_outcome_recorder(RECORDER.queue.record)
     await caller.open()
 
     taken: list[float] = []
     clock = statistics.median(take(bool) for _ in range(10_000))
 
     def record(*arguments: Any) -> None:
-        taken.append(take(recorder.record, *arguments))
+        taken.append(take(recorder.queue.record, *arguments))
 
     async def call_often(number: int) -> float:
         taken.clear()

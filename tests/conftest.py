@@ -184,7 +184,7 @@ def _no_records(django_db_setup: None) -> None:
     from mcp_django.contrib.control_room.recording.recorder import RECORDER
     from mcp_django.runtime.calls.observer import remove_outcome_recorder
 
-    remove_outcome_recorder(RECORDER.record)
+    remove_outcome_recorder(RECORDER.queue.record)
     wiring.get_lifecycle().loop_callbacks.discard(RECORDER.start_reports)
 
 

@@ -24,4 +24,4 @@ class ControlRoomConfig(AppConfig):
 
         install_recorder()
         register_credential_source(PlaygroundAccess())
-        RECORDER.add_periodic_task(AlertTimer().check)
+        RECORDER.schedule.add_task(AlertTimer().check)

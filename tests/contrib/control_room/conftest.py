@@ -8,6 +8,8 @@ from asgiref.sync import async_to_sync
 
 from mcp_django import Server, ToolError, wiring
 from mcp_django.auth.principal import DjangoPrincipal
+from mcp_django.contrib.control_room.recording import record_queue, schedule
+from mcp_django.contrib.control_room.recording import recorder as recorder_module
 from mcp_django.contrib.control_room.recording.recorder import CallRecorder
 from mcp_django.runtime.calls.observer import add_outcome_recorder, remove_outcome_recorder
 from mcp_django.server.primitives.registry import get_registry
@@ -39,9 +41,15 @@ def recorder(db: None, change: Callable[..., None]) -> Iterator[CallRecorder]:
     """The recorder of the test's calls."""
     change()
     recorder = CallRecorder(starts_thread=False)
-    add_outcome_recorder(recorder.record)
+    add_outcome_recorder(recorder.queue.record)
     yield recorder
-    remove_outcome_recorder(recorder.record)
+    remove_outcome_recorder(recorder.queue.record)
+
+
+def set_recorder_time(monkeypatch: pytest.MonkeyPatch, read: Callable[[], float]) -> None:
+    """Let the recorder read the time, in seconds, from a function."""
+    for module in (record_queue, recorder_module, schedule):
+        monkeypatch.setattr(module, "time", read)
 
 
 @pytest.fixture

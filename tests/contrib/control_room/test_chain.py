@@ -37,7 +37,7 @@ def caller(server: Server, ada: User) -> BlockingClient:
 def rows(caller: BlockingClient, recorder: CallRecorder, change: Callable[..., None]) -> list[CallLogEntry]:
     """Four rows in two writes."""
     change(CALLS="all", CHAIN=True)
-    recorder.forget_settings()
+    recorder.queue.forget_settings()
     for _ in range(2):
         caller.call("greet")
         caller.call("fail", secret="swordfish")

@@ -13,13 +13,12 @@ from django.db import DatabaseError, connection, transaction
 
 from mcp_django.contrib.control_room.models import CallLogEntry, CallRollup, Period, UsageRollup
 from mcp_django.contrib.control_room.recording import compaction, counts, writer
-from mcp_django.contrib.control_room.recording import recorder as recorder_module
 from mcp_django.contrib.control_room.recording.chain.verification import verify_chain
 from mcp_django.contrib.control_room.recording.histogram import unpack
 from mcp_django.contrib.control_room.recording.maintenance import remove_user
 from mcp_django.contrib.control_room.recording.recorder import CallRecorder
 from mcp_django.contrib.control_room.recording.writer import RowWriter
-from tests.contrib.control_room.conftest import BlockingClient
+from tests.contrib.control_room.conftest import BlockingClient, set_recorder_time
 from tests.contrib.control_room.test_rows import make_rollup, make_usage
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
@@ -102,9 +101,9 @@ def test_a_write_that_failed_after_its_commit_counts_no_call_twice(
     minutes: int,
 ) -> None:
     change(CHAIN=True)
-    recorder.forget_settings()
+    recorder.queue.forget_settings()
     now = NOW.timestamp()
-    monkeypatch.setattr(recorder_module, "time", lambda: now)
+    set_recorder_time(monkeypatch, lambda: now)
 
     caller.call("greet")
     caller.call("fail")
@@ -116,8 +115,8 @@ def test_a_write_that_failed_after_its_commit_counts_no_call_twice(
     caller.call("fail")
     assert recorder.flush()
     compact("another", NOW + timedelta(minutes=minutes))
-    monkeypatch.setattr(recorder, "_compacted_at", 0.0)
-    recorder._maintain()
+    monkeypatch.setattr(recorder.schedule, "_compacted_at", 0.0)
+    recorder.schedule.run()
     rows = CallRollup.objects.filter(period=Period.MINUTE)
     found = {(row.name, (row.start - NOW).total_seconds() // 60): row.count for row in rows}
     assert found == {("greet", 0): 1, ("fail", 0): 1, ("fail", minutes): 1}
@@ -129,7 +128,7 @@ def test_counts_that_waited_too_long_are_dropped(
     caller: BlockingClient, recorder: CallRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = NOW.timestamp()
-    monkeypatch.setattr(recorder_module, "time", lambda: now)
+    set_recorder_time(monkeypatch, lambda: now)
 
     def refuse(*args: Any) -> None:
         raise DatabaseError("away")

@@ -5,7 +5,7 @@ from asgiref.sync import async_to_sync
 from django.urls import reverse
 
 from mcp_django import Server, ToolError
-from mcp_django.contrib.control_room.recording import recorder as recorder_module
+from mcp_django.contrib.control_room.recording import record_queue
 from mcp_django.contrib.control_room.recording.recorder import CallRecorder
 from mcp_django.observability import current_call
 from tests.contrib.control_room.conftest import make_caller
@@ -41,7 +41,7 @@ async def make_known_calls(server: Server) -> None:
 def test_known_calls_of_both_eras_equal_the_page(
     server: Server, recorder: CallRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder_module, "perf_counter", lambda: END_SECONDS)
+    monkeypatch.setattr(record_queue, "perf_counter", lambda: END_SECONDS)
     async_to_sync(make_known_calls)(server)
     recorder.flush()
     browser = log_in("view_controlroom")

@@ -65,7 +65,7 @@ def options(change: Callable[..., None], settings: Any, recorder: CallRecorder) 
             "METRICS": {"ENABLED": True, "TOKEN": METRICS_TOKEN},
             "PLAYGROUND": {"ENABLED": True},
         }
-        recorder.forget_settings()
+        recorder.queue.forget_settings()
 
     set_options()
     return set_options

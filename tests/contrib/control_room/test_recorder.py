@@ -17,13 +17,12 @@ from django.db import DatabaseError, connections
 from mcp_django import Server
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.control_room.models import OTHER_NAMES, UNKNOWN_NAME, CallLogEntry, CallRollup, UsageRollup
-from mcp_django.contrib.control_room.recording import counts
-from mcp_django.contrib.control_room.recording import recorder as recorder_module
+from mcp_django.contrib.control_room.recording import counts, record_queue
 from mcp_django.contrib.control_room.recording.histogram import merge
 from mcp_django.contrib.control_room.recording.recorder import CallRecorder
 from mcp_django.contrib.control_room.recording.writer import RowWriter, get_alias
 from mcp_django.protocol.errors import MCPError
-from tests.contrib.control_room.conftest import BlockingClient, make_caller
+from tests.contrib.control_room.conftest import BlockingClient, make_caller, set_recorder_time
 from tests.server.client import HANDSHAKE, PipelineClient
 from tests.support.waiting import WAIT_SECONDS
 
@@ -35,7 +34,7 @@ def _a_minute_ends(recorder: CallRecorder, monkeypatch: pytest.MonkeyPatch) -> N
     """Let a minute end after the first call of each test. Counts have a row for each minute."""
     minute_end = (time.time() // 60 + 1) * 60
     readings = itertools.count(1)
-    monkeypatch.setattr(recorder_module, "time", lambda: minute_end + (-1 if next(readings) == 1 else 1))
+    set_recorder_time(monkeypatch, lambda: minute_end + (-1 if next(readings) == 1 else 1))
 
 
 def call_ignoring_errors(client: BlockingClient, method: str, params: dict[str, Any]) -> None:
@@ -108,7 +107,7 @@ def test_only_failed_and_slow_calls_have_rows_by_default(
     assert [(row.name, row.outcome) for row in CallLogEntry.objects.all()] == [("fail", "tool_error")]
 
     change(SLOW=1e-9)
-    recorder.forget_settings()
+    recorder.queue.forget_settings()
     caller.call("greet")
     recorder.flush()
     assert CallLogEntry.objects.filter(name="greet", outcome="ok").count() == 1
@@ -118,7 +117,7 @@ def test_a_tool_may_have_a_selection_of_its_own(
     caller: BlockingClient, recorder: CallRecorder, change: Callable[..., None]
 ) -> None:
     change(TOOLS={"greet": {"CALLS": "all"}, "fail": {"CALLS": "none"}})
-    recorder.forget_settings()
+    recorder.queue.forget_settings()
     caller.call("greet")
     caller.call("fail")
     recorder.flush()
@@ -155,7 +154,7 @@ def test_only_the_allowed_arguments_of_a_tool_are_kept(
     caller: BlockingClient, recorder: CallRecorder, change: Callable[..., None]
 ) -> None:
     change(TOOLS={"fail": {"ARGUMENTS": ["country", "absent"]}})
-    recorder.forget_settings()
+    recorder.queue.forget_settings()
     caller.call("fail", country="Chad", secret=CANARY)
     caller.call("fail", country="x" * 5000)
     recorder.flush()
@@ -183,7 +182,7 @@ def test_names_that_the_server_does_not_know_share_one_count(caller: BlockingCli
 def test_above_the_limit_of_names_calls_are_counted_together(
     caller: BlockingClient, recorder: CallRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder_module, "time", lambda: 1_800_000_000.0)  # The limit is one of each minute.
+    set_recorder_time(monkeypatch, lambda: 1_800_000_000.0)  # The limit is one of each minute.
     monkeypatch.setattr(counts, "MAX_KEYS", 1)
     caller.call("greet")
     caller.call("fail")
@@ -195,7 +194,7 @@ def test_a_full_queue_drops_the_oldest_calls_and_counts_them(
     caller: BlockingClient, recorder: CallRecorder, change: Callable[..., None]
 ) -> None:
     change(BUFFER=3)
-    recorder.forget_settings()
+    recorder.queue.forget_settings()
     caller.request("tools/list")
     for _ in range(4):
         caller.call("greet")
@@ -207,9 +206,9 @@ def test_a_full_queue_drops_the_oldest_calls_and_counts_them(
 def test_rows_of_calls_are_bounded_each_minute(
     caller: BlockingClient, recorder: CallRecorder, change: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder_module, "time", lambda: 1_800_000_000.0)
+    set_recorder_time(monkeypatch, lambda: 1_800_000_000.0)
     change(CALLS_PER_MINUTE=2)
-    recorder.forget_settings()
+    recorder.queue.forget_settings()
     for _ in range(5):
         caller.call("fail")
     recorder.flush()
@@ -244,7 +243,7 @@ def test_a_call_after_its_minute_was_closed_counts_in_the_next_one(
 ) -> None:
     start = 1_800_000_000.0
     now = [start]
-    monkeypatch.setattr(recorder_module, "time", lambda: now[0])
+    set_recorder_time(monkeypatch, lambda: now[0])
     caller.call("greet")
     recorder.flush()
     now[0] = start + 90
@@ -260,8 +259,8 @@ def test_callers_are_forgotten_after_their_hour_and_no_call_is_lost(
     server: Server, recorder: CallRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_800_000_000.0
-    monkeypatch.setattr(recorder_module, "time", lambda: now)
-    monkeypatch.setattr(recorder_module, "MAX_GROUPS", 3)
+    set_recorder_time(monkeypatch, lambda: now)
+    monkeypatch.setattr(record_queue, "MAX_GROUPS", 3)
     callers = [BlockingClient(server, make_caller(str(number))) for number in range(5)]
     for hours in range(3):
         for step, number in enumerate((0, 1, 1, 2, 3, 4)):
@@ -274,15 +273,15 @@ def test_callers_are_forgotten_after_their_hour_and_no_call_is_lost(
     for _ in range(2):
         now += 3600
         recorder.flush()
-    assert not recorder._groups
-    assert not recorder._numbers
+    assert not recorder.queue._groups
+    assert not recorder.queue._numbers
 
 
 def test_a_call_that_comes_after_its_group_is_dropped_alone(caller: BlockingClient, recorder: CallRecorder) -> None:
     """Its thread slept for so long."""
     caller.call("greet")
-    at, _number, seconds, _detail = recorder._entries[0]
-    recorder._entries.appendleft((at, -1, seconds, None))
+    at, _number, seconds, _detail = recorder.queue._entries[0]
+    recorder.queue._entries.appendleft((at, -1, seconds, None))
     assert recorder.flush()
     assert (recorder.dropped, count_calls(name="greet")) == (1, 1)
 
@@ -290,14 +289,14 @@ def test_a_call_that_comes_after_its_group_is_dropped_alone(caller: BlockingClie
 def test_calls_that_wait_give_the_garbage_collector_no_work(caller: BlockingClient, recorder: CallRecorder) -> None:
     caller.call("greet")
     gc.collect()
-    assert [gc.is_tracked(entry) for entry in recorder._entries] == [False]
+    assert [gc.is_tracked(entry) for entry in recorder.queue._entries] == [False]
 
 
 def test_nothing_is_recorded_when_it_is_switched_off(
     caller: BlockingClient, recorder: CallRecorder, change: Callable[..., None]
 ) -> None:
     change(ROLLUPS=False, CALLS="none")
-    recorder.forget_settings()
+    recorder.queue.forget_settings()
     caller.call("fail")
     recorder.flush()
     assert not CallRollup.objects.exists()
@@ -307,7 +306,7 @@ def test_nothing_is_recorded_when_it_is_switched_off(
 def test_a_failure_of_the_recorder_harms_no_call(
     caller: BlockingClient, recorder: CallRecorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(recorder_module, "perf_counter", lambda: 1 / 0)
+    monkeypatch.setattr(record_queue, "perf_counter", lambda: 1 / 0)
     assert (caller.call("greet"))["content"][0]["text"] == "hello you"
     assert "could not be recorded" in caplog.text
 
@@ -323,15 +322,15 @@ def test_after_an_unexpected_error_the_thread_has_another_connection(
         if len(used) > 1:
             raise SystemExit
         used[0].ensure_connection()
-        recorder._wake.set()
+        recorder._thread._wake.set()
         raise RuntimeError("in the middle of a transaction")
 
     monkeypatch.setattr(recorder, "flush", fail)
-    recorder._wake.set()
+    recorder._thread._wake.set()
 
     def run() -> None:
         with pytest.raises(SystemExit):
-            recorder._run()
+            recorder._thread._run()
 
     thread = threading.Thread(target=run)
     thread.start()

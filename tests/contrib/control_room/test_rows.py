@@ -14,7 +14,7 @@ from mcp_django import Server
 from mcp_django.contrib.control_room.models import CallLogEntry, CallRollup, Period, ServerRollup, UsageRollup
 from mcp_django.contrib.control_room.options import RecordRouter
 from mcp_django.contrib.control_room.recording import maintenance as rows
-from mcp_django.contrib.control_room.recording import recorder as recorder_module
+from mcp_django.contrib.control_room.recording import schedule
 from mcp_django.contrib.control_room.recording.histogram import BUCKET_COUNT, pack, unpack
 from mcp_django.contrib.control_room.recording.recorder import CallRecorder
 from tests.contrib.control_room.conftest import BlockingClient, make_caller
@@ -145,14 +145,14 @@ def test_a_long_maintenance_leaves_time_for_writes(
     caller: BlockingClient, recorder: CallRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows, "DELETION_ROWS", 2)
-    monkeypatch.setattr(recorder_module, "MAX_MAINTENANCE_SECONDS", 0.0)
-    monkeypatch.setattr(recorder, "_maintained_at", 0.0)
+    monkeypatch.setattr(schedule, "MAX_MAINTENANCE_SECONDS", 0.0)
+    monkeypatch.setattr(recorder.schedule, "_maintained_at", 0.0)
     for age in range(40, 45):
         make_record(timezone.now() - timedelta(days=age), outcome="ok")
     caller.call("fail")
     left = []
     for _ in range(20):
-        recorder._maintain()
+        recorder.schedule.run()
         recorder.flush()
         left.append(CallLogEntry.objects.filter(outcome="ok").count())
     assert list(dict.fromkeys(left)) == [5, 3, 1, 0]

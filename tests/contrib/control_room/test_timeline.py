@@ -81,7 +81,7 @@ def test_the_rounds_of_a_call_share_a_conversation(
     asking: Server, recorder: CallRecorder, change: Callable[..., None]
 ) -> None:
     change(TOOLS={"order": {"QUESTIONS": ["country"]}})
-    recorder.forget_settings()
+    recorder.queue.forget_settings()
     place_order(asking, STATELESS)
     place_order(asking, STATELESS)
     recorder.flush()
@@ -111,7 +111,7 @@ def test_a_selection_without_questions_keeps_no_rounds(
     asking: Server, recorder: CallRecorder, change: Callable[..., None]
 ) -> None:
     change(CALLS=["failed"])
-    recorder.forget_settings()
+    recorder.queue.forget_settings()
     place_order(asking, STATELESS)
     place_order(asking, HANDSHAKE)
     recorder.flush()
