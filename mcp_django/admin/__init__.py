@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 
+from mcp_django.admin.access.page import AccessAdmin
 from mcp_django.admin.accounts.service_account import ServiceAccountAdmin
 from mcp_django.admin.client_token import ClientTokenAdmin
 from mcp_django.admin.external_identity import ExternalIdentityAdmin
@@ -15,6 +16,7 @@ if find_spec("mcp") is not None:  # the extra `client`
     from mcp_django.admin.client_health import ClientHealthAdmin as ClientHealthAdmin
 
 __all__ = [
+    "AccessAdmin",
     "ClientTokenAdmin",
     "ExternalIdentityAdmin",
     "PersonalAccessTokenAdmin",

@@ -8,8 +8,10 @@ from typing import Any
 import django
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.utils import get_fields_from_path, quote, unquote
 from django.contrib.auth import get_user_model
+from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.db.models.constants import LOOKUP_SEP
@@ -148,6 +150,22 @@ class _NamedRow:
 
     def __str__(self) -> str:
         return clean_line(str(self._row))
+
+
+def get_admin_url(request: HttpRequest, name: str, *args: Any) -> str:
+    """Return the URL of a page of the admin site that serves a request."""
+    return reverse(f"admin:{name}", args=args, current_app=getattr(request, "current_app", None))
+
+
+def log_act(request: HttpRequest, model: type[Any], subject: str, act: str) -> None:
+    """Note an act of a user on a page in the admin's log. `model` is that of the page."""
+    LogEntry.objects.create(
+        user_id=request.user.pk or 0,
+        content_type=ContentType.objects.get_for_model(model, for_concrete_model=False),
+        object_repr=subject[:200],
+        action_flag=CHANGE,
+        change_message=act,
+    )
 
 
 class OperatedUserField(forms.ModelChoiceField):  # type: ignore[type-arg]  # not generic at run time

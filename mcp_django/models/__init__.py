@@ -9,7 +9,7 @@ from mcp_django.models.external_identity import ExternalIdentity
 from mcp_django.models.idempotency import OnceResult, SpentState
 from mcp_django.models.resource_subscription import ResourceSubscription
 from mcp_django.models.rows import StoredState
-from mcp_django.models.rules import ScopeGrant, ToolPolicy
+from mcp_django.models.rules import Access, ScopeGrant, ToolPolicy
 from mcp_django.models.service_account import ServiceAccount
 from mcp_django.models.session import EndReason, Session, SessionCount
 from mcp_django.models.stored.prompt import StoredArgument, StoredMessage, StoredPrompt
@@ -19,6 +19,7 @@ from mcp_django.models.stream_event import EventSequence, StreamEvent
 from mcp_django.models.token import PersonalAccessToken
 
 __all__ = [
+    "Access",
     "ClientFlow",
     "ClientHealth",
     "ClientToken",

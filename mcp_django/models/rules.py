@@ -139,6 +139,16 @@ class ToolPolicy(Rule):
             raise ValidationError(text, code="empty")
 
 
+class Access(ToolPolicy):
+    """Page that shows who may do what. It has no rows of its own."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ("view",)
+        verbose_name = _("Who may do what")
+        verbose_name_plural = _("Who may do what")
+
+
 class ScopeGrant(Rule):
     """Restriction of the users and clients that may hold a scope.
 

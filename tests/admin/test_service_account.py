@@ -205,7 +205,7 @@ def test_the_page_shows_tokens_grants_policies_and_calls(boss: User) -> None:
     assert "book_* all hidden, because it is in none of these groups: Planners; rate: 5/m" in text
     assert "90/m at most" in text
     assert re.search(r"find_book</a></th><td>default</td><td>7</td><td[^>]*>2</td>", page)
-    access = reverse("admin:mcp_control_room_controlroom_access")
+    access = reverse("admin:mcp_django_access_changelist")
     assert f"{access}?server=default&amp;users=ci" in page
 
 

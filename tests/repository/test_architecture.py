@@ -62,6 +62,7 @@ LAYERS = (
 # The doors between rooms of one line.
 SIDEWAYS = {
     ("orm", "forms"),  # a form's own fields are asked for as in a question
+    ("admin", "management"),  # the page of access decides as mcp_inspect does
     ("apps", "checks"),  # AppConfig.ready() registers them
     ("asgi", "routing"),  # mount() serves the project's socket routes
     ("management", "testing"),  # mcp_call talks to the server in process

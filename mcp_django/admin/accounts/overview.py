@@ -1,4 +1,4 @@
-"""Sections of the page of a service account: tokens, scope grants, policies and rates."""
+"""Sections of the page of a service account: tokens, scope grants, policies, rates and access."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -9,7 +9,9 @@ from django.utils import timezone
 from django.utils.timesince import timesince, timeuntil
 from django.utils.translation import gettext as _
 
-from mcp_django.admin.accounts.sections import AccountSection, SectionCell, SectionLink, get_admin_url
+from mcp_django.admin.access.page import ACCESS_PERMISSION, build_access_url
+from mcp_django.admin.accounts.sections import AccountSection, SectionCell, SectionLink
+from mcp_django.admin.base import get_admin_url
 from mcp_django.auth.authorization.rule_cache import build_grants
 from mcp_django.auth.authorization.user_rights import load_as_active
 from mcp_django.auth.principal import get_group_names
@@ -44,6 +46,9 @@ def build_sections(request: HttpRequest, account: ServiceAccount) -> Iterator[Ac
         yield _build_grants(request, account)
     if user.has_perm("mcp_django.view_toolpolicy") or user.has_perm("mcp_django.change_toolpolicy"):
         yield _build_policies(request, account)
+    if user.has_perm(ACCESS_PERMISSION):
+        link = SectionLink(_("What it may do"), build_access_url(request, account.user.get_username()))
+        yield AccountSection(name="access", title=_("Who may do what"), links=(link,))
 
 
 def _build_tokens(request: HttpRequest, account: ServiceAccount) -> AccountSection:

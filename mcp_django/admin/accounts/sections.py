@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.http import HttpRequest
-from django.urls import reverse
 
 
 class SectionCell(NamedTuple):
@@ -48,11 +47,6 @@ CountCalls = Callable[[Iterable[str], datetime], Mapping[str, int]]
 
 _BUILDERS: list[BuildSection] = []
 _COUNTERS: list[CountCalls] = []
-
-
-def get_admin_url(request: HttpRequest, name: str, *args: Any) -> str:
-    """Return the URL of a page of the admin site that serves a request."""
-    return reverse(f"admin:{name}", args=args, current_app=getattr(request, "current_app", None))
 
 
 def add_account_section(build: BuildSection) -> None:

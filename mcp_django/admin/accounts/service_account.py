@@ -21,8 +21,8 @@ from django.utils.translation import ngettext
 
 from mcp_django.admin.accounts.account_form import PREFIX, build_account_form, get_rights_fields
 from mcp_django.admin.accounts.overview import build_sections, describe_expiry, get_expiry_limit
-from mcp_django.admin.accounts.sections import build_added_sections, count_calls, get_admin_url
-from mcp_django.admin.base import MANAGE_ACCOUNTS_PERMISSION, RowAction, RowActionAdmin
+from mcp_django.admin.accounts.sections import build_added_sections, count_calls
+from mcp_django.admin.base import MANAGE_ACCOUNTS_PERMISSION, RowAction, RowActionAdmin, get_admin_url
 from mcp_django.auth.authorization.user_rights import has_no_more_rights
 from mcp_django.models import PersonalAccessToken, ServiceAccount
 from mcp_django.models.service_account import (

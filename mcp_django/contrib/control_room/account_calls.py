@@ -11,8 +11,8 @@ from django.utils.formats import date_format, number_format
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from mcp_django import wiring
-from mcp_django.admin.accounts.sections import AccountSection, SectionCell, SectionLink, get_admin_url
+from mcp_django.admin.accounts.sections import AccountSection, SectionCell, SectionLink
+from mcp_django.admin.base import get_admin_url
 from mcp_django.contrib.control_room.models import UsageRollup
 from mcp_django.contrib.control_room.pages.figures import CallTarget
 from mcp_django.contrib.control_room.recording.writer import get_alias
@@ -29,13 +29,11 @@ def count_calls(users: Iterable[str], since: datetime) -> Mapping[str, int]:
 
 
 def build_section(request: HttpRequest, user: Any) -> AccountSection | None:
-    """Return the tools that an account called, with links to its calls and rights."""
+    """Return the tools that an account called, with links to its calls."""
     reader: Any = request.user
     may_see_figures = reader.has_perm("mcp_control_room.view_controlroom")
-    links = [
-        *([_build_calls_link(request, user)] if reader.has_perm("mcp_control_room.view_calllogentry") else []),
-        *([_build_access_link(request, user)] if reader.has_perm("mcp_control_room.view_access") else []),
-    ]
+    may_see_calls = reader.has_perm("mcp_control_room.view_calllogentry")
+    links = [_build_calls_link(request, user)] if may_see_calls else []
     if not may_see_figures and not links:
         return None
     rows = _load_rows(request, user) if may_see_figures else []
@@ -75,8 +73,3 @@ def _build_row(request: HttpRequest, found: Mapping[str, Any]) -> list[SectionCe
 def _build_calls_link(request: HttpRequest, user: Any) -> SectionLink:
     url = get_admin_url(request, "mcp_control_room_calllogentry_changelist")
     return SectionLink(_("Recorded calls"), f"{url}?{urlencode({'user_key__exact': user.pk})}")
-
-
-def _build_access_link(request: HttpRequest, user: Any) -> SectionLink:
-    query = urlencode({"server": wiring.list_aliases()[0], "users": user.get_username()})
-    return SectionLink(_("What it may do"), f"{get_admin_url(request, 'mcp_control_room_controlroom_access')}?{query}")

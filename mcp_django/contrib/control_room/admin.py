@@ -24,7 +24,7 @@ from mcp_django.contrib.control_room.alerts.muting import (
     unmute_alerts,
 )
 from mcp_django.contrib.control_room.call_links import iter_links
-from mcp_django.contrib.control_room.export import iter_lines
+from mcp_django.contrib.control_room.export import build_export
 from mcp_django.contrib.control_room.models import Alert, AlertRule, CallLogEntry
 from mcp_django.contrib.control_room.pages.call_phases import build_phases
 from mcp_django.contrib.control_room.pages.call_rounds import load_rounds
@@ -43,7 +43,6 @@ SOURCES = {
     "recorded_arguments": "arguments",
 }
 """Stored values of computed fields. The page of a call leaves out the empty ones."""
-CONTENT_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl; charset=utf-8"}
 
 
 class DurationFilter(admin.SimpleListFilter):
@@ -178,11 +177,7 @@ class CallLogEntryAdmin(BaseAdmin):
             action_flag=CHANGE,
             change_message=f"Exported as {format}{' with arguments' if with_arguments else ''}.",
         )
-        lines = iter_lines(queryset.iterator(), format, with_arguments=with_arguments)
-        response = StreamingHttpResponse(lines, content_type=CONTENT_TYPES[format])
-        response["Content-Disposition"] = f'attachment; filename="calls.{format}"'
-        response["Cache-Control"] = "no-store"
-        return response
+        return build_export(queryset.iterator(), format, with_arguments=with_arguments)
 
 
 def _format_milliseconds(milliseconds: float) -> str:

@@ -1,21 +1,21 @@
-"""Export of calls as CSV and JSON lines, row by row."""
+"""Export of calls as CSV and JSON lines, row by row.
 
-import csv
-import io
+The columns are the fields of the model in their order, without the primary key. The arguments are the last one.
+"""
+
 import json
-import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from django.http import StreamingHttpResponse
 
+from mcp_django.admin.csv_response import build_file_response, format_csv_row
 from mcp_django.contrib.control_room.models import CallLogEntry
-from mcp_django.protocol.display_text import escape_invisible, escape_json
+from mcp_django.protocol.display_text import escape_json
 
 FIELDS = tuple(field.name for field in CallLogEntry._meta.concrete_fields if field.name not in ("id", "arguments"))
-FORMATS = ("csv", "jsonl")
-_FORMULA = re.compile(r"[\s;,]*(?:[=+\-@\uff1d\uff0b\uff0d\uff20]|(?<=[\t\r\n]))")
-"""Beginning of a formula, behind white space and separators. Full-width signs count too."""
+CONTENT_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl; charset=utf-8"}
+"""Content types of the formats."""
+FORMATS = tuple(CONTENT_TYPES)
 
 
 def iter_lines(records: Iterable[CallLogEntry], format: str, *, with_arguments: bool) -> Iterator[str]:
@@ -35,32 +35,7 @@ def iter_lines(records: Iterable[CallLogEntry], format: str, *, with_arguments: 
             yield escape_json(json.dumps(values, ensure_ascii=False)) + "\n"
 
 
-def format_csv_row(values: Iterable[Any]) -> str:
-    """Return a line of CSV with each value in quotes, which no spreadsheet runs as a formula.
-
-    Without quotes, a reader that separates by semicolons would find cells within a value (OWASP, "CSV Injection").
-    Invisible characters and line breaks are backslash escapes, because people and terminals read the file.
-    """
-    text = io.StringIO()
-    csv.writer(text, quoting=csv.QUOTE_ALL).writerow(["" if value is None else _guard(value) for value in values])
-    return text.getvalue()
-
-
-def _guard(value: Any) -> Any:
-    """Return a number as it is, and other values as text.
-
-    A text that could begin a formula has an apostrophe before it.
-    """
-    if isinstance(value, int | float):
-        return value
-    text = str(value)
-    guard = "'" if _FORMULA.match(text) else ""
-    return guard + escape_invisible(text)
-
-
-def build_csv_response(rows: Iterable[Iterable[Any]], name: str) -> StreamingHttpResponse:
-    """Return a file with rows as CSV."""
-    response = StreamingHttpResponse(map(format_csv_row, rows), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    response["Cache-Control"] = "no-store"
-    return response
+def build_export(records: Iterable[CallLogEntry], format: str, *, with_arguments: bool) -> StreamingHttpResponse:
+    """Return a file with calls. See `iter_lines`."""
+    lines = iter_lines(records, format, with_arguments=with_arguments)
+    return build_file_response(lines, f"calls.{format}", CONTENT_TYPES[format])

@@ -125,7 +125,6 @@ class ControlRoom(CallRollup):
             ("cancel_call", _("Can cancel calls")),
             ("end_stream", _("Can end streams without a session")),
             ("revoke_access", _("Can revoke the access of OAuth clients")),
-            ("view_access", _("Can view who may do what")),
         ]
         verbose_name = _("control room")
         verbose_name_plural = _("control room")

@@ -16,11 +16,10 @@ from django.utils.http import urlencode
 from django.utils.text import capfirst
 
 from mcp_django import wiring
-from mcp_django.admin.base import BaseAdmin
+from mcp_django.admin.access.page import ACCESS_PERMISSION
+from mcp_django.admin.base import BaseAdmin, log_act
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.control_room.models import Playground
-from mcp_django.contrib.control_room.pages.access import ACCESS_PERMISSION
-from mcp_django.contrib.control_room.pages.room import log_act
 from mcp_django.contrib.control_room.playground.entry_forms import build_form_context, parse_arguments
 from mcp_django.contrib.control_room.playground.hosted_apps import (
     build_app_document,
@@ -129,7 +128,7 @@ class PlaygroundAdmin(BaseAdmin):
         entry = find_entry(list_entries(alias, principal, kind), kind, request.GET.get("name"))
         if entry is None or entry.app_uri is None or not can_host_apps():
             raise Http404("The acting user sees no app of this tool")
-        log_act(request, f"resources/read {entry.app_uri} ({alias})", _describe_act(user.get_username()))
+        log_act(request, Playground, f"resources/read {entry.app_uri} ({alias})", _describe_act(user.get_username()))
         return build_app_document(alias, principal, entry.app_uri)
 
     def _check_access(self, request: HttpRequest) -> None:
@@ -212,7 +211,7 @@ class PlaygroundAdmin(BaseAdmin):
         chosen, user = request.GET.get(FILE_PARAMETER, ""), target.principal.user.get_username()
         if chosen:
             subject = f"resources/read {target.entry.key} {chosen} ({target.alias})"
-            log_act(request, subject, _describe_act(user))
+            log_act(request, Playground, subject, _describe_act(user))
         return build_skill_context(*target[:2], target.entry.wire, _build_query(target), chosen)
 
     def _build_link_context(self, request: HttpRequest, target: RunTarget, arguments: dict[str, Any]) -> dict[str, Any]:

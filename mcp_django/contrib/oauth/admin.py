@@ -20,8 +20,8 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from oauth2_provider import admin as _registered  # noqa: F401  # for either order in INSTALLED_APPS
 
-from mcp_django.admin.accounts.sections import AccountSection, SectionCell, add_account_section, get_admin_url
-from mcp_django.admin.base import BaseAdmin, LinkedLookups
+from mcp_django.admin.accounts.sections import AccountSection, SectionCell, add_account_section
+from mcp_django.admin.base import BaseAdmin, LinkedLookups, get_admin_url
 from mcp_django.admin.client_access import set_access_manager
 from mcp_django.admin.widgets import LinesField, WordsField, replace_by_scope_boxes
 from mcp_django.contrib.oauth import redirects

@@ -144,7 +144,7 @@ def iter_paths(*app_labels: str) -> Iterator[str]:
     yield from iter_admin_paths(app_labels, max_rows=2)
     for place in CallRollup.objects.values("server", "method", "name").distinct():
         yield reverse("admin:mcp_control_room_controlroom_target", query=place)
-    yield reverse("admin:mcp_control_room_controlroom_access", query={"server": ALIAS, "users": "staff-"})
+    yield reverse("admin:mcp_django_access_changelist", query={"server": ALIAS, "users": "staff-"})
     yield reverse("mcp_control_room:metrics")
 
 

@@ -13,7 +13,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from mcp_django.contrib.control_room.export import format_csv_row, iter_lines
+from mcp_django.admin.csv_response import format_csv_row
+from mcp_django.contrib.control_room.export import iter_lines
 from mcp_django.contrib.control_room.models import CallLogEntry
 from mcp_django.contrib.control_room.recording.timeline import RecordedWait, Timeline
 from tests.contrib.control_room.test_rows import make_record

@@ -7,11 +7,8 @@ Each consists of parts, which the page has in its own order.
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
-from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
@@ -19,7 +16,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from mcp_django import wiring
-from mcp_django.admin.base import BaseAdmin
+from mcp_django.admin.base import BaseAdmin, log_act
 from mcp_django.admin.client_access import withdraw
 from mcp_django.contrib.control_room.alerts.muting import (
     MUTE_PERMISSION,
@@ -28,9 +25,7 @@ from mcp_django.contrib.control_room.alerts.muting import (
     change_mute,
 )
 from mcp_django.contrib.control_room.caller_credentials import REVOKE_PERMISSION, load_credentials
-from mcp_django.contrib.control_room.export import build_csv_response
 from mcp_django.contrib.control_room.models import CallLogEntry, ControlRoom
-from mcp_django.contrib.control_room.pages.access import ACCESS_PERMISSION, AccessForm, build_table, iter_csv_rows
 from mcp_django.contrib.control_room.pages.alert_rows import build_alert_row
 from mcp_django.contrib.control_room.pages.callers import load_callers, load_stream_counts, load_user_names
 from mcp_django.contrib.control_room.pages.figures import load_figures
@@ -48,7 +43,7 @@ from mcp_django.contrib.control_room.pages.tiles import (
     build_stream_tile,
 )
 from mcp_django.contrib.control_room.pages.time_spans import SPANS, TimeSpan, get_span
-from mcp_django.models import ClientHealth, PersonalAccessToken, Session
+from mcp_django.models import Access, ClientHealth, PersonalAccessToken, Session
 
 MAX_SHOWN_TARGETS = 200
 
@@ -70,7 +65,6 @@ class ControlRoomAdmin(BaseAdmin):
                 ("", self.changelist_view, "changelist"),
                 ("figures/", self.figures_view, "figures"),
                 ("calls/", self.target_view, "target"),
-                ("access/", self.access_view, "access"),
                 ("running/", self.running_view, "running"),
                 ("cancel/", self.cancel_view, "cancel"),
                 ("mute/", self.mute_view, "mute"),
@@ -117,29 +111,6 @@ class ControlRoomAdmin(BaseAdmin):
         }
         return TemplateResponse(request, "mcp_control_room/target.html", context)
 
-    def access_view(self, request: HttpRequest) -> HttpResponseBase:
-        """Show which callers may use which primitives, or export it as CSV."""
-        if not self.has_access_permission(request):
-            raise PermissionDenied
-        form = AccessForm(request.GET or None)
-        table = build_table(form.cleaned_data) if form.is_valid() else None
-        if table is not None and request.GET.get("format") == "csv":
-            log_act(request, "Access", "Exported as csv.")
-            return build_csv_response(iter_csv_rows(table), "access.csv")
-        context = self.build_room_context(
-            request,
-            title=_("Who may do what"),
-            crumb=self.has_view_permission(request),
-            form=form,
-            table=table,
-            csv_query=f"{request.GET.urlencode()}&format=csv",
-        )
-        return TemplateResponse(request, "mcp_control_room/access.html", context)
-
-    def has_access_permission(self, request: HttpRequest) -> bool:
-        """Return True if the user may see the rights of others."""
-        return request.user.has_perm(ACCESS_PERMISSION)
-
     def running_view(self, request: HttpRequest) -> HttpResponse:
         """Return the parts of the page with the alerts, the running calls and the processes."""
         self.check_view_permission(request)
@@ -160,7 +131,7 @@ class ControlRoomAdmin(BaseAdmin):
         if call is None:
             self.message_user(request, _("The call has ended already."), messages.WARNING)
         else:
-            log_act(request, f"{call} ({call.principal})", "Cancelled.")
+            log_act(request, ControlRoom, f"{call} ({call.principal})", "Cancelled.")
             self.message_user(request, _("The call %s will be cancelled.") % call, messages.SUCCESS)
         query = self.build_room_context(request)["query"]
         return HttpResponseRedirect(f"{self.get_url('changelist')}?{query}")
@@ -181,7 +152,7 @@ class ControlRoomAdmin(BaseAdmin):
         if alert is None:
             self.message_user(request, _("The alert has changed meanwhile."), messages.WARNING)
         else:
-            log_act(request, str(alert), UNMUTED_MESSAGE if ends_mute else MUTED_MESSAGE)
+            log_act(request, ControlRoom, str(alert), UNMUTED_MESSAGE if ends_mute else MUTED_MESSAGE)
         query = self.build_room_context(request)["query"]
         return HttpResponseRedirect(f"{self.get_url('changelist')}?{query}")
 
@@ -195,7 +166,7 @@ class ControlRoomAdmin(BaseAdmin):
             question = _("The stream ends within seconds. Its client may open it again, unless you revoke its access.")
             return self._ask(request, _("End the stream"), str(stream), question)
         mark_ended(stream.key)
-        log_act(request, str(stream), "Ended the stream.")
+        log_act(request, ControlRoom, str(stream), "Ended the stream.")
         return self._return_to_room(request, _("The stream will be ended."), messages.SUCCESS)
 
     def revoke_view(self, request: HttpRequest) -> HttpResponse:
@@ -211,7 +182,7 @@ class ControlRoomAdmin(BaseAdmin):
             question = _("All tokens of the client for this user become invalid. The user has to allow it once more.")
             return self._ask(request, _("Revoke access"), subject, question)
         withdraw(credential.access)
-        log_act(request, f"{credential.name} ({principal})", "Revoked the access of the client.")
+        log_act(request, ControlRoom, f"{credential.name} ({principal})", "Revoked the access of the client.")
         return self._return_to_room(request, _("The access was revoked: %s") % subject, messages.SUCCESS)
 
     def _check_act(self, request: HttpRequest, permission: str) -> None:
@@ -250,7 +221,7 @@ class ControlRoomAdmin(BaseAdmin):
             figures_url=f"{self.get_url('figures')}?{query}",
             running_url=f"{self.get_url('running')}?{query}",
             cancel_url=f"{self.get_url('cancel')}?{query}",
-            access_url=self.get_url("access") if self.has_access_permission(request) else None,
+            access_url=links.find(Access),
             target_url=self.get_url("target"),
             links=links,
             calls_url=links.find(CallLogEntry),
@@ -316,14 +287,3 @@ class ControlRoomAdmin(BaseAdmin):
             "may_check": links.find_admin(ClientHealth, MANAGE) is not None,
             "overviews": list_overviews(request, self.admin_site),
         }
-
-
-def log_act(request: HttpRequest, subject: str, act: str) -> None:
-    """Note an act of a user in the admin's log."""
-    LogEntry.objects.create(
-        user_id=request.user.pk or 0,
-        content_type=ContentType.objects.get_for_model(ControlRoom, for_concrete_model=False),
-        object_repr=subject[:200],
-        action_flag=CHANGE,
-        change_message=act,
-    )

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from django.utils.translation import gettext_lazy as _
 
+from mcp_django.admin.access.table import list_hidden
 from mcp_django.auth.principal import DjangoPrincipal
-from mcp_django.contrib.control_room.pages.access import list_hidden
 from mcp_django.contrib.control_room.playground.messages import list_all, send
 from mcp_django.protocol.errors import MCPError
 from mcp_django.protocol.skills import LIST_METHOD, SKILLS_IDENTIFIER

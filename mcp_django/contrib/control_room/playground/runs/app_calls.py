@@ -10,8 +10,9 @@ from typing import Any
 from django.http import Http404, HttpRequest, StreamingHttpResponse
 from django.middleware.csrf import get_token
 
+from mcp_django.admin.base import log_act
 from mcp_django.contrib.apps.preview.host import is_visible
-from mcp_django.contrib.control_room.pages.room import log_act
+from mcp_django.contrib.control_room.models import Playground
 from mcp_django.contrib.control_room.playground.entry_forms import InvalidArguments, parse_arguments
 from mcp_django.contrib.control_room.playground.messages import format_json
 from mcp_django.contrib.control_room.playground.primitives import KINDS, list_entries
@@ -48,7 +49,7 @@ def build_app_run(request: HttpRequest, target: RunTarget) -> StreamingHttpRespo
     if target.entry.may_write and not operation.is_confirmed:
         return _end(request, {"html": _render_confirmation(request, target, app, params)})
 
-    log_act(request, target.label, f"Sent by the app of {app} in the playground as {target.username}.")
+    log_act(request, Playground, target.label, f"Sent by the app of {app} in the playground as {target.username}.")
     run = OperationRound(request, target, operation)
     return build_stream(request, partial(run.stream, run.build_message()))
 

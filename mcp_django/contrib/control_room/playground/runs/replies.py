@@ -13,7 +13,8 @@ from django.middleware.csrf import get_token
 from django.utils.translation import gettext as _
 
 from mcp_django import wiring
-from mcp_django.contrib.control_room.pages.room import log_act
+from mcp_django.admin.base import log_act
+from mcp_django.contrib.control_room.models import Playground
 from mcp_django.contrib.control_room.playground.messages import format_json
 from mcp_django.contrib.control_room.playground.runs.operations import OPERATION_SECONDS, RunTarget, get_run_sealer
 from mcp_django.contrib.control_room.playground.runs.questions import ServerQuestion, build_questions
@@ -59,7 +60,7 @@ def build_reply(request: HttpRequest, target: RunTarget) -> JsonResponse:
     id, result = payload["request"]["id"], question.build_result()
     response: dict[str, Any] = {"jsonrpc": "2.0", "id": id}
     response |= {"error": dict(REFUSAL)} if result is None else {"result": result}
-    log_act(request, target.label, f"Answered in the playground as {target.username}.")
+    log_act(request, Playground, target.label, f"Answered in the playground as {target.username}.")
     if not async_to_sync(_deliver)(target, payload["session"], response):
         return JsonResponse({"error": _("The call has ended already.")}, status=410)
     title = "error" if result is None else "result"

@@ -18,8 +18,9 @@ from django.utils import translation
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
+from mcp_django.admin.base import log_act
 from mcp_django.conf import get_settings
-from mcp_django.contrib.control_room.pages.room import log_act
+from mcp_django.contrib.control_room.models import Playground
 from mcp_django.contrib.control_room.playground.content_blocks import list_blocks
 from mcp_django.contrib.control_room.playground.copies import build_copies
 from mcp_django.contrib.control_room.playground.hosted_apps import can_host_apps, find_host_extensions
@@ -252,7 +253,7 @@ def build_run_context(
         return context
     if target.entry.may_write and not operation.is_confirmed:
         return context | {"error": _("This tool may write. Tick the box to run it.")}
-    log_act(request, target.label, f"Sent in the playground as {target.username}.")
+    log_act(request, Playground, target.label, f"Sent in the playground as {target.username}.")
     run.page = {**page, **context}
     return context | _send(request, run, message)
 
@@ -282,7 +283,7 @@ def build_answer_context(request: HttpRequest, target: RunTarget) -> JSONObject:
         run.is_refused = True
         return context | _show(request, run)
 
-    log_act(request, target.label, f"Answered in the playground as {target.username}.")
+    log_act(request, Playground, target.label, f"Answered in the playground as {target.username}.")
     extra: JSONObject = {"inputResponses": results} if results else {}
     if run.request_state is not None:
         extra["requestState"] = run.request_state

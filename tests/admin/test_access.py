@@ -12,8 +12,9 @@ from django.test import override_settings
 from django.urls import reverse
 
 from mcp_django import tool
+from mcp_django.admin.access.form import AccessForm
+from mcp_django.admin.access.table import AccessTable, build_table
 from mcp_django.auth.authorization.rule_cache import RULE_CACHE
-from mcp_django.contrib.control_room.pages.access import AccessForm, AccessTable, build_table
 from mcp_django.models import PersonalAccessToken, ScopeGrant, ToolPolicy
 from mcp_django.protocol.errors import MCPError
 from mcp_django.server.primitives import registry
@@ -22,7 +23,7 @@ from mcp_django.wiring import get_server
 from tests.contrib.control_room.test_record_admin import log_in
 
 pytestmark = pytest.mark.django_db
-ACCESS = "admin:mcp_control_room_controlroom_access"
+ACCESS = "admin:mcp_django_access_changelist"
 SCOPES = ("books:read", "books:write")
 USER_COUNT = 30
 

@@ -1,0 +1,1 @@
+"""Page of access in the admin: who may do what."""
