@@ -68,6 +68,7 @@ SIDEWAYS = {
     ("management", "testing"),  # mcp_call talks to the server in process
     ("urls", "well_known"),  # what belongs at the root of the origin is served there, too
     ("contrib.control_room", "contrib.apps"),  # the playground shows apps as the preview does
+    ("contrib.tasks", "contrib.control_room"),  # tasks register their own rule of alerts
     ("contrib.rest", "contrib.openapi"),  # a document of drf-spectacular is a toolset as others are
 }
 # Rooms that may import less than their line allows.

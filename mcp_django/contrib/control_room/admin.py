@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from mcp_django.admin.accounts.sections import add_account_section, set_call_counter
 from mcp_django.admin.base import BaseAdmin, ServerFilter
 from mcp_django.contrib.control_room import account_calls
+from mcp_django.contrib.control_room.alert_rules import get_rules
 from mcp_django.contrib.control_room.alerts.muting import (
     MUTE_PERMISSION,
     MUTED_MESSAGE,
@@ -25,7 +26,7 @@ from mcp_django.contrib.control_room.alerts.muting import (
 )
 from mcp_django.contrib.control_room.call_links import iter_links
 from mcp_django.contrib.control_room.export import build_export
-from mcp_django.contrib.control_room.models import Alert, AlertRule, CallLogEntry
+from mcp_django.contrib.control_room.models import Alert, CallLogEntry
 from mcp_django.contrib.control_room.pages.call_phases import build_phases
 from mcp_django.contrib.control_room.pages.call_rounds import load_rounds
 from mcp_django.contrib.control_room.pages.callers import load_user_names
@@ -224,11 +225,11 @@ class RuleFilter(admin.SimpleListFilter):
     parameter_name = "rule"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return list(AlertRule.choices)
+        return [(rule.name, rule.label) for rule in get_rules().values()]
 
     def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
         rule = self.value()
-        return queryset.filter(rule=rule) if rule in AlertRule.values else queryset
+        return queryset.filter(rule=rule) if rule in get_rules() else queryset
 
 
 @admin.register(Alert)

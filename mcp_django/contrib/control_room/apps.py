@@ -18,10 +18,12 @@ class ControlRoomConfig(AppConfig):
 
     def ready(self) -> None:
         from mcp_django.auth.authentication.stored_credentials import register_credential_source
+        from mcp_django.contrib.control_room.alerts import measurements
         from mcp_django.contrib.control_room.alerts.evaluation import AlertTimer
         from mcp_django.contrib.control_room.playground.principals import PlaygroundAccess
         from mcp_django.contrib.control_room.recording.recorder import RECORDER, install_recorder
 
+        measurements.register()
         install_recorder()
         register_credential_source(PlaygroundAccess())
         RECORDER.schedule.add_task(AlertTimer().check)

@@ -10,6 +10,8 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from mcp_django.contrib.control_room.alert_rules import get_rules
+
 NAME_CHARACTERS = 160
 KEY_CHARACTERS = 255
 SEAL_CHARACTERS = 400
@@ -351,7 +353,7 @@ class ChainHead(models.Model):
 
 
 class AlertRule(models.TextChoices):
-    """Rule of an alert. The label names its value."""
+    """Rule of an alert of the control room itself. The label names its value."""
 
     ERRORS = "errors", _("Share of errors")
     BUGS = "bugs", _("Bugs")
@@ -362,7 +364,6 @@ class AlertRule(models.TextChoices):
     DROPPED = "dropped", _("Dropped records of calls")
     REMOTE = "remote", _("Processes for which a remote server fails")
     REFUSALS = "refusals", _("Calls refused by a limit")
-    OLDEST_TASK = "oldest_task", _("Seconds for which the oldest task has waited")
 
 
 class Alert(models.Model):
@@ -402,4 +403,5 @@ class Alert(models.Model):
     @property
     def label(self) -> str:
         """Name of the value."""
-        return str(dict(AlertRule.choices).get(self.rule, self.rule))
+        rule = get_rules().get(self.rule)
+        return self.rule if rule is None else str(rule.label)

@@ -18,7 +18,8 @@ class TasksConfig(AppConfig):
     def ready(self) -> None:
         from mcp_django import wiring
         from mcp_django.contrib.tasks import options, upkeep  # noqa: F401
-        from mcp_django.contrib.tasks.rows import metrics
+        from mcp_django.contrib.tasks.rows import figures, metrics
 
         metrics.connect()
+        figures.register_alert_rule()
         wiring.get_lifecycle().loop_callbacks.add(upkeep.start_maintenance)

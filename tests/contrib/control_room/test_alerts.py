@@ -17,6 +17,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from mcp_django import conf
+from mcp_django.contrib.control_room import alert_rules
+from mcp_django.contrib.control_room.alert_rules import Measurement, RuleDefinition, register_rules
 from mcp_django.contrib.control_room.alerts import notification
 from mcp_django.contrib.control_room.alerts.evaluation import AlertTimer, check_alerts, check_alerts_in_turn
 from mcp_django.contrib.control_room.alerts.measurements import measure
@@ -26,9 +28,10 @@ from mcp_django.contrib.control_room.alerts.muting import (
     mute_alerts,
     unmute_alerts,
 )
-from mcp_django.contrib.control_room.alerts.options import get_alert_settings
 from mcp_django.contrib.control_room.models import Alert, LongCall, ServingProcess
+from mcp_django.contrib.control_room.pages.alert_rows import describe_alert
 from mcp_django.contrib.control_room.signals import alert_cleared, alert_raised
+from mcp_django.contrib.tasks.rows import figures
 from mcp_django.models import ClientHealth
 from tests.contrib.control_room.test_record_admin import log_in
 from tests.contrib.control_room.test_rows import make_rollup
@@ -62,7 +65,45 @@ def change_alerts(settings: Any, **options: Any) -> None:
 
 
 def read_values(now: datetime = NOW) -> dict[tuple[str, str], float]:
-    return {(each.rule, each.subject): each.value for each in measure(get_alert_settings(), now)}
+    return {(each.rule, each.subject): each.value for each in measure(now)}
+
+
+@pytest.fixture
+def own_rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Rules that a test registers, and nothing after it knows."""
+    for name in ("_RULES", "_MEASURES"):
+        monkeypatch.setattr(alert_rules, name, dict(getattr(alert_rules, name)))
+    conf.clear_cache()
+    yield
+    conf.clear_cache()
+
+
+@pytest.mark.usefixtures("own_rules")
+def test_another_app_registers_a_rule_with_its_limit(settings: Any, sent: list[str]) -> None:
+    change_alerts(settings, LIMITS={"bugs": 1})
+    assert check_alerts(NOW) == []
+
+    rule = RuleDefinition(name="stock", label="Missing books", limit=2.0)
+    register_rules(lambda now: [Measurement("stock", "Oslo", 3.0), Measurement("stock", "Bergen", 2.0)], rule)
+    [alert] = check_alerts(NOW)
+    assert (alert.rule, alert.subject, alert.value, alert.limit) == ("stock", "Oslo", 3.0, 2.0)
+    assert sent == ["raised stock Oslo"]
+    assert str(alert) == "Oslo: Missing books: 3 > 2"
+    change_alerts(settings, LIMITS={"stock": None})
+    assert ("stock", "Oslo") not in read_values()
+
+    with pytest.raises(ValueError, match="already in use"):
+        register_rules(lambda now: (), RuleDefinition(name="stock", label="Other books", limit=1.0))
+
+
+def test_tasks_without_a_worker_raise_an_alert_of_their_own(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, sent: list[str]
+) -> None:
+    change_alerts(settings, LIMITS={"oldest_task": 60})
+    monkeypatch.setattr(figures, "read_figures", lambda: Mock(oldest_waiting_seconds=61.0))
+    [alert] = check_alerts(NOW)
+    assert sent == ["raised oldest_task "]
+    assert describe_alert(alert).startswith("the oldest task has waited for ")
 
 
 def test_the_values_of_tools_come_from_the_counts_of_the_window() -> None:

@@ -11,15 +11,14 @@ from time import monotonic
 from django.db import models
 from django.utils import timezone
 
-from mcp_django.contrib.control_room.alerts.measurements import Measurement, measure
+from mcp_django.contrib.control_room.alert_rules import Measurement, get_rules
+from mcp_django.contrib.control_room.alerts.measurements import measure
 from mcp_django.contrib.control_room.alerts.muting import take_ended_mutes
 from mcp_django.contrib.control_room.alerts.notification import notify_cleared, notify_raised, notify_unmuted
 from mcp_django.contrib.control_room.alerts.options import AlertSettings, get_alert_settings
 from mcp_django.contrib.control_room.models import Alert
 from mcp_django.contrib.control_room.recording.writer import get_alias
 
-RAISE_DELAYS_SECONDS = {"thread_queue": 60.0}
-"""Seconds for which a value must be above its limit until the alert is raised; 0 for other rules."""
 RETENTION = timedelta(days=30)
 """Time for which a cleared alert is kept."""
 TURN_RULE = ""
@@ -44,7 +43,7 @@ class AlertEvaluator:
         """Measure, change the rows, and notify people. Returns the active alerts, the oldest first."""
         muted = take_ended_mutes(self._rows, self.now)
         known = {(row.rule, row.subject): row for row in self._rows.exclude(rule=TURN_RULE)}
-        measured = measure(self.settings, self.now)
+        measured = measure(self.now)
         for measurement in measured:
             self._apply(measurement, known.pop((measurement.rule, measurement.subject[:255]), None))
         self._calm(known.values())
@@ -72,7 +71,7 @@ class AlertEvaluator:
         above_since = (row.above_since or self.now) if is_above else None
         calm_since = None if is_above else row.calm_since or self.now
         self._rows.filter(pk=row.pk).update(above_since=above_since, calm_since=calm_since, **values)
-        delay = timedelta(seconds=RAISE_DELAYS_SECONDS.get(measurement.rule, 0.0))
+        delay = timedelta(seconds=get_rules()[measurement.rule].raise_delay_seconds)
         if above_since is not None and self.now - above_since >= delay:
             self._raise(row)
         elif calm_since is not None:

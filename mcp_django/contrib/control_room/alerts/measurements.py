@@ -1,16 +1,27 @@
-"""Measurements of the rules: values of tools, processes, remote servers and tasks, with their limits."""
+"""Measurements of the rules of the control room: values of tools, processes and remote servers."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from django.apps import apps
 from django.utils import timezone
-from django.utils.module_loading import import_string
+from django.utils.translation import gettext_lazy as _
 
-from mcp_django.contrib.control_room.alerts.options import AlertSettings
-from mcp_django.contrib.control_room.models import CallRollup, LongCall, OutcomeChoices, Period, ServingProcess
+from mcp_django.contrib.control_room.alert_rules import (
+    Measurement,
+    RuleDefinition,
+    iter_measurements,
+    register_rules,
+)
+from mcp_django.contrib.control_room.alerts.options import get_alert_settings
+from mcp_django.contrib.control_room.models import (
+    AlertRule,
+    CallRollup,
+    LongCall,
+    OutcomeChoices,
+    Period,
+    ServingProcess,
+)
 from mcp_django.contrib.control_room.recording.histogram import estimate_percentile, merge
 from mcp_django.contrib.control_room.recording.writer import get_alias
 from mcp_django.models import ClientHealth
@@ -21,27 +32,11 @@ HEALTH_SECONDS = 900.0
 """Seconds for which the report of a process about a remote server counts."""
 MIN_ENDED_SHARE = 0.95
 """Share of the calls that ended within the reported time."""
-TASKS_APP = "mcp_django.contrib.tasks"
-TASK_FIGURES = "mcp_django.contrib.tasks.rows.figures.read_figures"
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """Value of a rule for one subject."""
-
-    rule: str
-    subject: str
-    """Tool, process or server; empty for the whole project."""
-    value: float
-    is_total: bool = False
-    """True for a total that only grows. Its increase since the last check counts."""
-
-
-Rule = Callable[[AlertSettings, datetime], Iterator[Measurement]]
-
-
-def measure_tools(settings: AlertSettings, now: datetime) -> Iterator[Measurement]:
+def measure_tools(now: datetime) -> Iterator[Measurement]:
     """Yield the errors and the slowness of each tool, and the refusals of each server."""
+    settings = get_alert_settings()
     since = now - timedelta(seconds=settings.window)
     rows = CallRollup.objects.using(get_alias()).filter(period=Period.MINUTE, start__gte=since, start__lte=now)
     groups: dict[tuple[str, str], list[CallRollup]] = defaultdict(list)
@@ -64,7 +59,7 @@ def measure_tools(settings: AlertSettings, now: datetime) -> Iterator[Measuremen
         yield Measurement("refusals", server, count)
 
 
-def measure_processes(settings: AlertSettings, now: datetime) -> Iterator[Measurement]:
+def measure_processes(now: datetime) -> Iterator[Measurement]:
     """Yield the state of each process, and the age of the oldest call."""
     alias = get_alias()
     for process in ServingProcess.objects.using(alias).all():
@@ -76,7 +71,7 @@ def measure_processes(settings: AlertSettings, now: datetime) -> Iterator[Measur
         yield Measurement("oldest_call", subject, (now - call.started).total_seconds())
 
 
-def measure_remotes(settings: AlertSettings, now: datetime) -> Iterator[Measurement]:
+def measure_remotes(now: datetime) -> Iterator[Measurement]:
     """Yield the failing processes of each remote server."""
     failing: dict[str, int] = defaultdict(int)
     for row in ClientHealth.objects.filter(updated__gte=now - timedelta(seconds=HEALTH_SECONDS)):
@@ -85,28 +80,42 @@ def measure_remotes(settings: AlertSettings, now: datetime) -> Iterator[Measurem
         yield Measurement("remote", alias, count)
 
 
-def measure_tasks(settings: AlertSettings, now: datetime) -> Iterator[Measurement]:
-    """Yield the waiting time of the oldest task without a worker."""
-    if apps.is_installed(TASKS_APP):
-        yield Measurement("oldest_task", "", import_string(TASK_FIGURES)().oldest_waiting_seconds)
-
-
-RULES: Mapping[Rule, frozenset[str]] = {
-    measure_tools: frozenset({"errors", "bugs", "slow", "refusals"}),
-    measure_processes: frozenset({"silent_process", "thread_queue", "dropped", "oldest_call"}),
-    measure_remotes: frozenset({"remote"}),
-    measure_tasks: frozenset({"oldest_task"}),
-}
-"""Functions that measure, and the rules that each of them serves."""
-
-
-def measure(settings: AlertSettings, now: datetime | None = None) -> list[Measurement]:
+def measure(now: datetime | None = None) -> list[Measurement]:
     """Return the measurements of all rules that are on."""
-    now = now or timezone.now()
-    return [
-        measurement
-        for function, rules in RULES.items()
-        if not rules.isdisjoint(settings.limits)
-        for measurement in function(settings, now)
-        if measurement.rule in settings.limits
-    ]
+    return list(iter_measurements(get_alert_settings().limits, now or timezone.now()))
+
+
+def register() -> None:
+    """Register the rules of the control room."""
+    register_rules(
+        measure_tools,
+        RuleDefinition(name=AlertRule.ERRORS, label=AlertRule.ERRORS.label, limit=0.05),
+        RuleDefinition(name=AlertRule.BUGS, label=AlertRule.BUGS.label, limit=0.0),
+        RuleDefinition(
+            name=AlertRule.SLOW,
+            label=AlertRule.SLOW.label,
+            limit=15.0,
+            time_text=_("95 %% of the calls took up to %(value)s (limit: %(limit)s)"),
+        ),
+        RuleDefinition(name=AlertRule.REFUSALS, label=AlertRule.REFUSALS.label, limit=5.0),
+    )
+    register_rules(
+        measure_processes,
+        RuleDefinition(
+            name=AlertRule.OLDEST_CALL,
+            label=AlertRule.OLDEST_CALL.label,
+            limit=300.0,
+            time_text=_("a call has run for %(value)s (limit: %(limit)s)"),
+        ),
+        RuleDefinition(
+            name=AlertRule.THREAD_QUEUE, label=AlertRule.THREAD_QUEUE.label, limit=0.0, raise_delay_seconds=60.0
+        ),
+        RuleDefinition(
+            name=AlertRule.SILENT_PROCESS,
+            label=AlertRule.SILENT_PROCESS.label,
+            limit=30.0,
+            time_text=_("no report for %(value)s (limit: %(limit)s)"),
+        ),
+        RuleDefinition(name=AlertRule.DROPPED, label=AlertRule.DROPPED.label, limit=0.0),
+    )
+    register_rules(measure_remotes, RuleDefinition(name=AlertRule.REMOTE, label=AlertRule.REMOTE.label, limit=0.0))

@@ -11,23 +11,9 @@ from django.core.validators import validate_email
 
 from mcp_django.conf import register_settings
 from mcp_django.conf.readers import Count, Seconds, WrongValue, find_closest
+from mcp_django.contrib.control_room.alert_rules import get_default_limits, get_rules
 
 ADMINS = "admins"
-DEFAULT_LIMITS: Mapping[str, float] = MappingProxyType(
-    {
-        "errors": 0.05,
-        "bugs": 0.0,
-        "slow": 15.0,
-        "oldest_call": 300.0,
-        "thread_queue": 0.0,
-        "silent_process": 30.0,
-        "remote": 0.0,
-        "refusals": 5.0,
-        "dropped": 0.0,
-        "oldest_task": 300.0,
-    }
-)
-"""Limits by rule. An alert is raised above the limit."""
 MAX_SHARE = 1.0
 
 
@@ -35,10 +21,10 @@ def _parse_limits(raw: Any) -> Mapping[str, float]:
     """Return the limits of the rules that are on."""
     if not isinstance(raw, Mapping):
         raise WrongValue("must be a dict of numbers by rule")
-    limits = dict(DEFAULT_LIMITS)
+    limits = get_default_limits()
     for rule, limit in raw.items():
-        if rule not in DEFAULT_LIMITS:
-            raise WrongValue(f"contains the unknown rule {rule!r}", find_closest(rule, DEFAULT_LIMITS))
+        if rule not in get_rules():
+            raise WrongValue(f"contains the unknown rule {rule!r}", find_closest(rule, get_rules()))
         if limit is None:
             del limits[rule]
             continue
@@ -70,7 +56,7 @@ class AlertSettings:
 
     enabled: bool = True
     """Check the limits regularly, in one of the serving processes."""
-    limits: Annotated[Mapping[str, float], _parse_limits] = field(default_factory=lambda: DEFAULT_LIMITS)
+    limits: Annotated[Mapping[str, float], _parse_limits] = field(default_factory=get_default_limits)
     """Limits by rule; None switches a rule off.
 
     Shares are from 0 to 1, and times are in seconds.

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext_lazy
+from django.utils.translation import ngettext_lazy
 
+from mcp_django.contrib.control_room.alert_rules import get_rules
 from mcp_django.contrib.control_room.models import Alert, AlertRule
 from mcp_django.contrib.control_room.pages.figures import TOOL_METHOD, CallTarget
 from mcp_django.contrib.control_room.pages.links import RoomLinks
@@ -32,13 +33,6 @@ COUNT_TEXTS: dict[str, Any] = {
     ),
 }
 """Texts about the values of rules that count."""
-TIME_TEXTS: dict[str, Any] = {
-    AlertRule.SLOW: gettext_lazy("95 %% of the calls took up to %(value)s (limit: %(limit)s)"),
-    AlertRule.OLDEST_CALL: gettext_lazy("a call has run for %(value)s (limit: %(limit)s)"),
-    AlertRule.SILENT_PROCESS: gettext_lazy("no report for %(value)s (limit: %(limit)s)"),
-    AlertRule.OLDEST_TASK: gettext_lazy("the oldest task has waited for %(value)s (limit: %(limit)s)"),
-}
-"""Texts about the values of rules that measure a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +78,10 @@ def describe_alert(alert: Alert) -> str:
     if alert.rule == AlertRule.ERRORS:
         values = {"value": percent(100 * alert.value), "limit": percent(100 * alert.limit)}
         return _("%(value)s of the calls failed (limit: %(limit)s)") % values
-    if alert.rule in TIME_TEXTS:
-        return str(TIME_TEXTS[alert.rule]) % {
-            "value": duration(1000 * alert.value),
-            "limit": duration(1000 * alert.limit),
-        }
+    rule = get_rules().get(alert.rule)
+    if rule is not None and rule.time_text:
+        values = {"value": duration(1000 * alert.value), "limit": duration(1000 * alert.limit)}
+        return str(rule.time_text) % values
     if alert.rule in COUNT_TEXTS:
         return str(COUNT_TEXTS[alert.rule] % {"count": round(alert.value)})
     return str(alert)

@@ -1,16 +1,28 @@
-"""Figures of tasks for monitoring: waiting tasks, the oldest one, lost attempts, workers."""
+"""Figures of tasks for monitoring: waiting tasks, the oldest one, lost attempts, workers.
 
+The control room measures one of them for its alerts.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db.models import Count, Min, Q
+from django.utils.translation import gettext_lazy as _
 
+from mcp_django.contrib.control_room.alert_rules import Measurement, RuleDefinition, register_rules
 from mcp_django.contrib.tasks.models import ACTIVE, AttemptOutcome, Task, TaskAttempt, TaskStatus, TaskWorker
 from mcp_django.contrib.tasks.rows import database
 from mcp_django.contrib.tasks.rows.leases import ALIVE_SECONDS
 
 LOSS_WINDOW_SECONDS = 3600.0
 """Seconds for which a lost attempt counts."""
+OLDEST_TASK = RuleDefinition(
+    name="oldest_task",
+    label=_("Seconds for which the oldest task has waited"),
+    limit=300.0,
+    time_text=_("the oldest task has waited for %(value)s (limit: %(limit)s)"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +69,13 @@ def read_figures() -> TaskFigures:
         lost_attempts=lost.count(),
         workers=alive.count(),
     )
+
+
+def measure_oldest_task(now: datetime) -> Iterator[Measurement]:
+    """Yield the seconds for which the oldest task without a worker has waited."""
+    yield Measurement(OLDEST_TASK.name, "", read_figures().oldest_waiting_seconds)
+
+
+def register_alert_rule() -> None:
+    """Register the rule about the oldest task, for projects with the control room."""
+    register_rules(measure_oldest_task, OLDEST_TASK)

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from mcp_django.contrib.control_room.alert_rules import get_rules
 from mcp_django.contrib.control_room.alerts.evaluation import check_alerts
 from mcp_django.contrib.control_room.alerts.measurements import measure
-from mcp_django.contrib.control_room.alerts.options import DEFAULT_LIMITS, get_alert_settings
 from mcp_django.management.output import CleanCommand
 
 ANY = "any"
@@ -22,11 +22,11 @@ class Command(CleanCommand):
         parser.add_argument(
             "--fail-on",
             action="append",
-            choices=(ANY, *DEFAULT_LIMITS),
+            choices=(ANY, *get_rules()),
             default=[],
             metavar="RULE",
             help="fail if an alert of this rule is active and not muted; may be repeated: "
-            + ", ".join((ANY, *DEFAULT_LIMITS)),
+            + ", ".join((ANY, *get_rules())),
         )
         parser.add_argument("--json", action="store_true", help="print a JSON object, with all measurements")
 
@@ -34,10 +34,7 @@ class Command(CleanCommand):
         """Print the alerts, and fail for the given rules."""
         alerts = check_alerts()
         if options["json"]:
-            measured = [
-                {"rule": each.rule, "subject": each.subject, "value": each.value}
-                for each in measure(get_alert_settings())
-            ]
+            measured = [{"rule": each.rule, "subject": each.subject, "value": each.value} for each in measure()]
             active = [
                 {
                     "rule": alert.rule,
