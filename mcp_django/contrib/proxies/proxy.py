@@ -86,7 +86,10 @@ class Proxy(Provider):
 
     @property
     def version(self) -> Hashable:
-        """See `RemoteCatalogs.version`."""
+        """Digests of the remote lists.
+
+        If the lists depend on the caller, a digest that counts the changes in this process.
+        """
         return self._catalogs.version
 
     def refresh(self) -> None:
