@@ -82,7 +82,7 @@ class ClientHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         call = current_call()
-        if call is None or call.outcome is not None or call.cancelled or self._forwarding.is_forwarding:
+        if call is None or call.record.outcome is not None or call.record.cancelled or self._forwarding.is_forwarding:
             return
         level = LOG_LEVELS[bisect_right(_LEVEL_THRESHOLDS, record.levelno)]
         if (

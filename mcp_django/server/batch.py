@@ -160,7 +160,7 @@ class _BatchCall:
 
     def __init__(self, work: PendingResponse) -> None:
         self.work = work
-        self.cancelled = work.call.cancelled  # The batch may have waited.
+        self.cancelled = work.call.record.cancelled  # The batch may have waited.
         self.task: asyncio.Task[bytes] | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -178,7 +178,8 @@ class _BatchCall:
         A second cancellation would interrupt the cleanup that the first one started.
         """
         if not self.cancelled and (self.task is None or not self.task.done()):
-            self.cancelled = self.work.call.cancelled = True
+            self.cancelled = True
+            self.work.call.record.cancelled = True
             if self.task is not None:
                 self.task.cancel()
 

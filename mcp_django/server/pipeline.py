@@ -19,7 +19,12 @@ from mcp_django.server.calls.call import (
 from mcp_django.server.calls.internal_errors import is_bug, report_internal_error
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.pending import Acknowledgement, AnyCoroutine, PendingResponse, PipelineResult, finish_call
+from mcp_django.server.calls.pending import (
+    Acknowledgement,
+    PendingResponse,
+    PipelineResult,
+    conclude_call,
+)
 from mcp_django.server.context.conversation import INPUT_REQUIRED
 from mcp_django.server.dispatcher import ResultBody, dispatch, handle_notification
 from mcp_django.server.eras.handshake import INITIALIZE, HandshakeEra
@@ -37,7 +42,6 @@ UNSTREAMED_METHODS = frozenset({INITIALIZE, LISTEN_METHOD})
 
 The transport must inspect their outcome before it sends anything.
 """
-OK, BUG, CANCELLED = Outcome.OK, Outcome.BUG, Outcome.CANCELLED
 
 
 class Pipeline:
@@ -53,6 +57,7 @@ class Pipeline:
         self.handshake: EraStrategy = HandshakeEra(server)
         self.eras: dict[Era, EraStrategy] = {Era.STATELESS: self.stateless, Era.HANDSHAKE: self.handshake}
         self._middleware_chain = chain_middleware(server.middleware, self._dispatch_call) if server.middleware else None
+        self._handle_call = self._middleware_chain or self._dispatch_call  # 4. middleware
 
     def handle(self, era: EraStrategy, raw: Any, connection: Connection, outbox: Outbox) -> PipelineResult:
         """Handle a message.
@@ -85,58 +90,31 @@ class Pipeline:
             or (self.server.has_lifespan and not self.server.lifespan.is_entered())
         ):
             return self._build_work(call, self._enter_and_run(call), observation)
+        end: ResultBody | BaseException
         try:
             body = dispatch(call)  # 5. find the method; 6. run providers and the user's function
             if isinstance(body, Coroutine):
                 return self._build_work(call, body)
-            answer = self._encode(call, body)  # 7. add the era's fields; step 8 belongs to the transport
+            end = body
+        except Exception as problem:
+            end = problem
+        try:
+            return self._conclude(call, end)
         except MCPError as problem:
             problem.request_id = message.id
-            finish_call(call, call.record.get_outcome(problem), problem)
             raise
-        except Exception as problem:
-            error = self._report_bug(call, problem)
-            error.request_id = message.id
-            finish_call(call, BUG, error)
-            raise error from None
-        call.record.response_bytes = len(answer)
-        finish_call(call, OK)
-        return answer
+        finally:
+            del end  # An exception whose traceback has this frame would be in a reference cycle.
 
     def _build_work(
         self, call: Call, body: Coroutine[Any, Any, ResultBody], observation: CallObservation | None = None
     ) -> PendingResponse:
-        run = self._run_call(call, body)
-        inner: tuple[AnyCoroutine, ...] = (body,)
+        work = PendingResponse(call, self._run_call(call, body), (body,), (call,))
         if observation is not None:
-            run, inner = _run_observed(call, run, body, observation), (run, body)
+            work = work._replace(run=_run_observed(work, observation), nested=(work.run, body))
         if call.method in UNSTREAMED_METHODS:
-            return PendingResponse(
-                call, run, inner, (call,), can_stream=False, call_count=0 if call.method == LISTEN_METHOD else 1
-            )
-        return PendingResponse(call, run, inner, (call,))
-
-    def _report_unavailability(self, call: Call, problem: BaseException) -> Overloaded | None:
-        """Log a failure of the server's storage and return it; None for a bug.
-
-        A server with `raise_bugs` raises the exception itself instead.
-        """
-        if self.server.options.raise_bugs:
-            return None
-        subject = f"method {sanitize_label(call.method)!r} of server {self.server.alias!r}"
-        return self.server.ports.report_unavailability(subject, problem)
-
-    def _report_bug(self, call: Call, problem: BaseException) -> InternalError:
-        token = CURRENT_CALL.set(call)
-        try:
-            return InternalError(
-                report_internal_error(self.server, f"method {sanitize_label(call.method)!r}", problem, call.record)
-            )
-        except BaseException:  # a server with `raise_bugs` sends no response to them
-            finish_call(call, BUG)
-            raise
-        finally:
-            reset_current_call(token)
+            work = work._replace(can_stream=False, call_count=0 if call.method == LISTEN_METHOD else 1)
+        return work
 
     def encode_error(self, era: EraStrategy, problem: MCPError, call: Call | None = None) -> bytes:
         """Encode an error response. An error above the limit of results loses its data."""
@@ -163,9 +141,7 @@ class Pipeline:
     async def _enter_and_run(self, call: Call) -> ResultBody:
         if self.server.has_lifespan:
             await self.server.lifespan.enter()
-        return (
-            await self._dispatch_call(call) if self._middleware_chain is None else await self._middleware_chain(call)
-        )  # 4. middleware
+        return await self._handle_call(call)
 
     async def _dispatch_call(self, call: Call) -> dict[str, Any]:
         if call.id is None:
@@ -177,46 +153,91 @@ class Pipeline:
         return body.decode() if isinstance(body, EncodedResult) else body
 
     async def _run_call(self, call: Call, work: Coroutine[Any, Any, ResultBody]) -> bytes:
+        """Run the work of a call as the current call, and return the encoded answer."""
         token = CURRENT_CALL.set(call)
         # One thread for all ORM use of this call: middleware, dependencies, providers, the handler.
         lease = self.server.executor.acquire_lease()
-
+        end: ResultBody | BaseException
         try:
-            body = await work
-            answer = self._encode(call, body)
-            if is_too_large(call, answer):
-                body = build_size_error(call, answer)
-                answer = self._encode(call, body)
-            call.record.response_bytes = len(answer)
-            if call.connection.subscriptions is None or not _start_stream(call, answer):
-                finish_call(call, _result_outcome(call, body))
-            return answer
-        except (MCPError, Overloaded) as problem:
-            _abandon_stream(call)
-            finish_call(call, call.record.get_outcome(problem), problem)
-            raise
+            end = await work
         except BaseException as problem:
-            _abandon_stream(call)
-            if not is_bug(problem):
-                finish_call(call, CANCELLED)
-                raise
-
-            overload = self._report_unavailability(call, problem)
-            if overload is not None:
-                finish_call(call, Outcome.OVERLOADED, overload)
-                raise overload from None
-
-            error = self._report_bug(call, problem)
-            if call.method == TOOLS_CALL:
-                # A tool result without a JSON form is a bug of the tool.
-                answer = self._encode(call, build_tool_error(error.message))
-                finish_call(call, BUG)
-                return answer
-            finish_call(call, BUG, error)
-            raise error from None
+            end = problem
+        try:
+            return self._conclude(call, end)
         finally:
+            del end  # An exception whose traceback has this frame would be in a reference cycle.
             lease.close()
             reset_current_call(token)
+
+    def _conclude(self, call: Call, end: ResultBody | BaseException) -> bytes:
+        """Conclude a call that ran, and inform the observer of its outcome.
+
+        This is the one end of such a call. `end` is the result or the exception. The answer to a notification is empty.
+        Raises the error of the response, an MCPError or Overloaded. Raises the exception itself if it ends the task, or
+        with the option `raise_bugs`.
+        """
+        record, outcome, is_streaming = call.record, Outcome.BUG, False
+        error: MCPError | Overloaded | None = None
+        try:
+            if isinstance(end, BaseException):
+                raise end
+            answer = b"" if call.id is None else self._encode_answer(call, end)
+            outcome = record.outcome or Outcome.OK
+            is_streaming = _start_stream(call, answer)
+            return answer
+        except BaseException as problem:
+            if not is_bug(problem):
+                outcome = Outcome.CANCELLED
+                record.cancelled = True
+                raise
+            error = self._find_error(call, problem)
+            outcome = record.get_outcome(error)
+            is_reported = error is not problem
+            if call.id is None and not (is_reported and outcome is Outcome.OVERLOADED):
+                return b""  # A notification is refused only if it may be sent again.
+            if call.method == TOOLS_CALL and is_reported and isinstance(error, InternalError):
+                # A tool result without a JSON form is a bug of the tool.
+                answer = self._encode(call, build_tool_error(error.message))
+                error = None
+                return answer
+            if is_reported:
+                raise error from None
+            raise
+        finally:
+            if not is_streaming:
+                _abandon_stream(call)
+                conclude_call(call, outcome, error)
+            del end, error
+
+    def _find_error(self, call: Call, problem: BaseException) -> MCPError | Overloaded:
+        """Return the error of the response for an exception, and log what is not such an error itself.
+
+        It is Overloaded for a failure of the server's storage, and InternalError for a bug. A server with `raise_bugs`
+        raises the exception itself instead.
+        """
+        if isinstance(problem, MCPError | Overloaded):
+            return problem
+        method = f"method {sanitize_label(call.method)!r}"
+        token = CURRENT_CALL.set(call)
+        try:
+            if not self.server.options.raise_bugs:
+                subject = f"{method} of server {self.server.alias!r}"
+                overload = self.server.ports.report_unavailability(subject, problem)
+                if overload is not None:
+                    return overload
+            return InternalError(report_internal_error(self.server, method, problem, call.record))
+        finally:
+            reset_current_call(token)
+
+    def _encode_answer(self, call: Call, body: ResultBody) -> bytes:
+        """Encode a result, or the error in place of one that is too large. Its outcome and size are recorded."""
+        answer = self._encode(call, body)
+        if is_too_large(call, answer):
+            body = build_size_error(call, answer)
+            answer = self._encode(call, body)
+        call.record.response_bytes = len(answer)
+        call.record.outcome = _find_outcome(call, body)
+        return answer
 
     def _encode(self, call: Call, body: ResultBody) -> bytes:
         id = cast(jsonrpc.Request, call.message).id
@@ -249,27 +270,10 @@ class Pipeline:
         return Acknowledgement(self._run_notification(era.create_call(message, connection, outbox)))
 
     async def _run_notification(self, call: Call) -> None:
-        token = CURRENT_CALL.set(call)
-        lease = self.server.executor.acquire_lease()
+        async def run() -> ResultBody:
+            return await self._handle_call(call)
 
-        try:
-            await (handle_notification(call) if self._middleware_chain is None else self._middleware_chain(call))
-            finish_call(call, OK)
-        except (MCPError, Overloaded) as problem:  # a notification has no response
-            finish_call(call, call.record.get_outcome(problem), problem)
-        except BaseException as problem:
-            if not is_bug(problem):
-                finish_call(call, CANCELLED)
-                raise
-            overload = self._report_unavailability(call, problem)
-            if overload is not None:
-                finish_call(call, Outcome.OVERLOADED, overload)
-                raise overload from None  # Not accepted: the transport may refuse the message.
-            self._report_bug(call, problem)
-            finish_call(call, BUG)
-        finally:
-            lease.close()
-            reset_current_call(token)
+        await self._run_call(call, run())
 
 
 def _find_subscription(call: Call) -> Subscription | None:
@@ -281,11 +285,9 @@ def _find_subscription(call: Call) -> Subscription | None:
 def _start_stream(call: Call, answer: bytes) -> bool:
     """Start the stream that this call has opened. Returns False without a stream."""
     subscription = _find_subscription(call)
-    if subscription is None:
-        return False
-    call.outcome = OK  # preliminary; the final outcome follows when the stream ends
-    subscription.start(answer)
-    return True
+    if subscription is not None:
+        subscription.start(answer, conclude_call)
+    return subscription is not None
 
 
 def _abandon_stream(call: Call) -> None:
@@ -299,41 +301,31 @@ def _abandon_stream(call: Call) -> None:
         subscription.abandon()
 
 
-def _result_outcome(call: Call, body: ResultBody) -> Outcome:
+def _find_outcome(call: Call, body: ResultBody) -> Outcome:
     """Return the outcome of a call that has a result."""
     if isinstance(body, EncodedResult):
-        return OK
+        return Outcome.OK
     if body.get("isError"):
         return call.record.failure or Outcome.TOOL_ERROR
-    return Outcome.INPUT_REQUIRED if body.get("resultType") == INPUT_REQUIRED else OK
+    return Outcome.INPUT_REQUIRED if body.get("resultType") == INPUT_REQUIRED else Outcome.OK
 
 
-async def _run_observed(
-    call: Call, run: Coroutine[Any, Any, bytes], body: AnyCoroutine, observation: CallObservation
-) -> bytes:
+async def _run_observed(work: PendingResponse, observation: CallObservation) -> bytes:
     """Run a call between the start and the finish of its observation."""
-    token = CURRENT_CALL.set(call)
-
+    record, token = work.call.record, CURRENT_CALL.set(work.call)
     try:
         try:
             await observation.start()
         except BaseException:  # cancelled before it could run
-            run.close()
-            body.close()
-            finish_call(call, CANCELLED)
+            work.close()
             raise
-        answer = await run
-    except (MCPError, Overloaded) as problem:
-        await observation.finish(call.outcome or CANCELLED, problem)
-        raise
-    except asyncio.CancelledError:
-        await observation.finish(CANCELLED, None)
-        raise
-    except Exception:  # a bug, on a server with `raise_bugs`
-        await observation.finish(BUG, None)
+        answer = await work.run
+    except (Exception, asyncio.CancelledError) as problem:
+        error = problem if isinstance(problem, MCPError | Overloaded) else None
+        await observation.finish(record.outcome or Outcome.CANCELLED, error)
         raise
     else:
-        await observation.finish(call.outcome or CANCELLED, None)
+        await observation.finish(record.outcome or Outcome.CANCELLED, None)
         return answer
     finally:
         reset_current_call(token)

@@ -11,9 +11,12 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+
+from mcp_django.server.calls.call import Call
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = "mcp_django"
@@ -197,6 +200,7 @@ SHORT_MODULES = {
     "wiring/external.py",
 }
 MAX_POSITIONAL, MAX_KEYWORD = 5, 12
+CALL_FIELDS = {field.name for field in fields(Call)}
 
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -314,6 +318,14 @@ def wrong_dates(path: str, tree: ast.Module) -> Iterator[str]:
                 yield f"{node.lineno}: {text!r}; ask the Revision instead"
 
 
+def wrong_call_changes(path: str, tree: ast.Module) -> Iterator[str]:
+    """Complain about changes of a `Call`, whose copies would not see them; its record is shared."""
+    for node in list_nodes(tree):
+        is_change = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in CALL_FIELDS
+        if is_change and ast.unparse(node.value).rpartition(".")[2] in ("call", "_call"):
+            yield f"{node.lineno}: {ast.unparse(node)} is assigned; calls are immutable, change the record"
+
+
 def wrong_sizes(path: str, tree: ast.Module, source: str) -> Iterator[str]:
     """Complain about modules and signatures that are over the limits. Ruff bounds branches and statements."""
     if (lines := source.count("\n")) > MAX_MODULE_LINES:
@@ -343,6 +355,7 @@ def complaints(path: str, source: str) -> list[str]:
     tree = ast.parse(source)
     found = [*wrong_imports(path, tree), *wrong_imports_in_functions(path, tree), *wrong_dates(path, tree)]
     found += [*wrong_sizes(path, tree, source), *wrong_names(path, tree), *wrong_commit_hooks(path, tree)]
+    found += wrong_call_changes(path, tree)
     return [f"{path}:{complaint}" for complaint in found]
 
 
@@ -381,6 +394,10 @@ def test_functions_import_only_optional_packages() -> None:
 
 def test_hooks_of_transactions_raise_and_log_in_one_way() -> None:
     assert violations(wrong_commit_hooks) == ""
+
+
+def test_calls_are_replaced_and_their_records_changed() -> None:
+    assert violations(wrong_call_changes) == ""
 
 
 def test_revision_dates_stay_in_their_room() -> None:
@@ -570,6 +587,8 @@ BROKEN_RULES = (
     ("server/calls/call.py", f"def f(*, {', '.join(f'k{n}' for n in range(13))}): ...", "13 keywords"),
     ("server/utils.py", "", "has no subject"),
     ("server/calls/call.py", "class ToolMixin: ...", "is a mixin"),
+    ("server/batch.py", "work.call.meta = {}", "calls are immutable"),
+    ("server/batch.py", "self._call.connection = None", "calls are immutable"),
     ("auth/principal.py", "from django.db import transaction\ntransaction.on_commit(f, robust=True)", "call_on_commit"),
 )
 
@@ -593,6 +612,7 @@ ALLOWED = (
     ("server/calls/call.py", '"""What 2025-06-18 asks for."""'),
     ("protocol/revisions/v2025_06_18.py", "VERSION = '2025-06-18'"),
     ("admin/tokens.py", "from mcp_django.models import PersonalAccessToken"),
+    ("server/batch.py", "work.call.record.cancelled = True\ncall.connection.session = None\ncall.listener = None"),
 )
 
 

@@ -185,7 +185,7 @@ async def test_a_waiting_call_can_be_cancelled_and_never_runs() -> None:
     there.cancel("c")
     assert (await result(cancelled)) == CallResult(b"")
     await turns(5)
-    assert (cancelled.call.outcome, cancelled.call.cancelled) == (Outcome.CANCELLED, True)
+    assert (cancelled.call.record.outcome, cancelled.call.record.cancelled) == (Outcome.CANCELLED, True)
     await there.finish("a")
     assert there.begun == ["a", "b", "d"]
     await there.finish("b", "d")
@@ -231,7 +231,7 @@ async def test_a_waiting_call_of_a_session_runs_after_its_client_left() -> None:
     left.on_disconnect()
     await there.finish("a", "b", "c")
     assert there.begun == ["a", "b", "c"]
-    assert left.call.outcome is Outcome.OK
+    assert left.call.record.outcome is Outcome.OK
     assert there.is_empty()
 
 
@@ -270,7 +270,7 @@ async def test_a_shutdown_ends_waiting_calls_after_the_grace(clock: Clock) -> No
     assert str(found.error) == "The server is shutting down"
     await clock.advance_until(ending.done)
     assert there.begun == ["a", "b"]
-    assert waiting.call.outcome is Outcome.CANCELLED
+    assert waiting.call.record.outcome is Outcome.CANCELLED
     assert there.is_empty()
 
 

@@ -211,7 +211,7 @@ async def test_a_call_cancelled_before_its_first_step_leaves_nothing_behind(subt
             flight.cancel()
             landing = await flight.wait_for_output(LONG)
             assert landing is not None
-            assert (landing.body, flight.is_cancelled, flight.call.cancelled) == (b"", True, True)
+            assert (landing.body, flight.is_cancelled, flight.call.record.cancelled) == (b"", True, True)
             assert len(there.in_flight) == 0
             assert there.peer.session is None or there.peer.session.in_flight == {}
             assert flight.task is not None

@@ -113,5 +113,6 @@ async def test_a_call_can_be_taken_back_before_the_notifications_of_its_batch_ar
     else:
         assert [answer["id"] for answer in jsonrpc.loads(await answers)] == ["second"]
     assert ran == ([] if whole else ["second"])
-    assert [call.outcome for call in work.calls] == [Outcome.CANCELLED, Outcome.CANCELLED if whole else Outcome.OK]
+    outcomes = [call.record.outcome for call in work.calls]
+    assert outcomes == [Outcome.CANCELLED, Outcome.CANCELLED if whole else Outcome.OK]
     assert peer.session.in_flight == {}

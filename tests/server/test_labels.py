@@ -42,7 +42,17 @@ def made(method: str, params: Any, *, version: str = STATELESS, id: Any = 1, nam
     connection = Connection(peer.principal, headers=Headers(), session=peer.session)
     message = jsonrpc.Request(id, method, params)
     era = peer.pipeline.eras[revision.era]
-    return Call(message, revision, era, connection, peer.server, Outbox(), {}, {}, {})
+    return Call(
+        message,
+        revision=revision,
+        era=era,
+        connection=connection,
+        server=peer.server,
+        outbox=Outbox(),
+        capabilities={},
+        client_info={},
+        meta={},
+    )
 
 
 def test_what_does_not_print_is_escaped(subtests: pytest.Subtests) -> None:

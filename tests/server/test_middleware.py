@@ -56,6 +56,23 @@ async def test_the_first_is_the_outermost() -> None:
     assert log == ["first in", "second in", "second out", "first out"]
 
 
+async def test_the_copy_of_a_call_is_cancelled_with_it() -> None:
+    given: list[Call] = []
+
+    async def copy(call: Call, call_next: Any) -> Any:
+        given.append(call)
+        return await call_next(dataclasses.replace(call, meta={}))
+
+    server = make_server(middleware=[copy])
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        given[0].record.cancelled = True
+        return f"cancelled: {ctx.cancelled}"
+
+    assert await PipelineClient(server).text("work") == "cancelled: True"
+
+
 async def test_initialize_can_be_refused() -> None:
     async def veto(call: Call, call_next: Any) -> Any:
         if call.method == "initialize":

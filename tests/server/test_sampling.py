@@ -248,7 +248,7 @@ async def test_what_happens_in_a_tool_of_the_loop_is_no_affair_of_the_call_aroun
         said = await ctx.sample("Go", tools=[fail])
         call = current_call()
         assert call is not None
-        fates.append((call.record.failure, call.record.reference, call.cancelled))
+        fates.append((call.record.failure, call.record.reference, call.record.cancelled))
         return said.text
 
     peer = sampling(handler, Model([use("fail")], "done"), HANDSHAKE)

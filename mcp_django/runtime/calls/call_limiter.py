@@ -267,7 +267,7 @@ class QueuedCall:
 
     def _leave_if_empty(self) -> None:
         """End the wait of a batch whose calls are all cancelled: it may have other answers."""
-        if all(call.cancelled for call in self._work.calls):
+        if all(call.record.cancelled for call in self._work.calls):
             self._limiter.leave(self)
             self.wake()
 
@@ -316,5 +316,5 @@ class _QueuedElement:
 
     def cancel(self) -> None:
         """Cancel the call; the batch runs without it."""
-        self._call.cancelled = True
+        self._call.record.cancelled = True
         self._on_cancelled()

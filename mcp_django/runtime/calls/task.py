@@ -173,7 +173,6 @@ class CallTask:
 
     async def _run(self) -> None:
         self._has_started = True
-        call = self.call
 
         try:
             result = CallResult(await self.work.run)
@@ -181,8 +180,7 @@ class CallTask:
             # Nothing more is sent after a cancellation, whatever the error.
             result = CallResult(b"", None if self.is_cancelled else error)
         except asyncio.CancelledError:
-            if not self.is_cancelled:
-                self.is_cancelled = call.cancelled = True
+            self.is_cancelled = True
             result = CallResult(b"")
         except BaseException:
             # The exception ends the loop's task; the waiting client must still get an answer.
@@ -285,7 +283,8 @@ class CallTask:
             self._cancel_task(self.task)
 
     def _cancel_task(self, task: asyncio.Task[None]) -> None:
-        self.is_cancelled = self.call.cancelled = True
+        self.is_cancelled = True
+        self.call.record.cancelled = True
         task.cancel()
         if not self._has_started:
             # A task cancelled before its first step runs no code at all, not even its cleanup.

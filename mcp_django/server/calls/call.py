@@ -21,7 +21,7 @@ from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.outcome import UNREAD_TRACE, CallRecord
 from mcp_django.server.calls.session import Cancellable, ServerSession
 from mcp_django.server.injection.headers import CREDENTIAL_HEADERS
-from mcp_django.server.ports import Outcome, Principal
+from mcp_django.server.ports import Principal
 from mcp_django.server.primitives.base import MountView
 
 if TYPE_CHECKING:
@@ -173,10 +173,12 @@ class EraStrategy(Protocol):
 class Call:
     """A single request or notification under its revision.
 
-    Treat it as immutable: middleware replaces it with a copy.
+    It is immutable: middleware replaces it with a copy. Changes during the call belong to its record, which all copies
+    share. Python does not enforce this, because it would cost each call several microseconds.
     """
 
     message: jsonrpc.Request | jsonrpc.Notification
+    _: KW_ONLY
     revision: Revision
     era: EraStrategy
     connection: Connection
@@ -188,14 +190,10 @@ class Call:
     meta: dict[str, Any]
     log_level: str | None = None
     """Lowest level of log messages requested by the client; None for no messages."""
-    cancelled: bool = field(default=False)
-    """True once the client or the server has cancelled the call."""
     started_at: float = field(default_factory=perf_counter)
     """Time at which the call was created from its message, by `time.perf_counter`."""
-    outcome: Outcome | None = None
-    """Outcome of the call; None while it runs."""
     record: CallRecord = field(default_factory=CallRecord, repr=False)
-    """Mutable record for observers of calls."""
+    """Mutable record of the call, which its copies share."""
     host_call: "Call | None" = field(default=None, repr=False)
     """Same call as the host server sees it; None for a call without a host."""
     mount: "MountView | None" = field(default=None, repr=False)

@@ -61,7 +61,12 @@ _NO_WAITS: list[Wait] = []
 class CallRecord:
     """Mutable record of one call. Copies of the call made by middleware share it."""
 
-    # Defaults live on the class: most calls need none of them, and each instance attribute costs every call.
+    # Defaults live on the class: most calls need none of them, and each instance attribute costs every call. The error
+    # of a call is not kept: its traceback refers to the record, and such a cycle would cost the garbage collector.
+    cancelled: bool = False
+    """True once the client, the server or a time limit has cancelled the call."""
+    outcome: Outcome | None = None
+    """Outcome of the call; None while it runs."""
     failure: Outcome | None = None
     """Cause of an error whose type does not show it: a bug or a timeout."""
     reference: str | None = None

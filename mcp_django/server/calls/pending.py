@@ -35,7 +35,7 @@ class PendingResponse(NamedTuple):
         for coroutine in (self.run, *self.nested):
             coroutine.close()
         for call in self.calls:
-            finish_call(call, Outcome.CANCELLED if problem is None else call.record.get_outcome(problem), problem)
+            conclude_call(call, Outcome.CANCELLED if problem is None else call.record.get_outcome(problem), problem)
 
 
 class Acknowledgement(NamedTuple):
@@ -47,7 +47,7 @@ class Acknowledgement(NamedTuple):
 PipelineResult = bytes | PendingResponse | Acknowledgement
 
 
-def finish_call(call: Call, outcome: Outcome, problem: MCPError | Overloaded | None = None) -> None:
-    """Record the outcome of a call and notify the observer, once per call."""
-    call.outcome = outcome
+def conclude_call(call: Call, outcome: Outcome, problem: MCPError | Overloaded | None = None) -> None:
+    """Record the outcome of a call and inform the observer, once per call."""
+    call.record.outcome = outcome
     call.server.observer.record_outcome(call, outcome, problem)

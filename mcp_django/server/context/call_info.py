@@ -167,4 +167,4 @@ class CallInfo:
     @property
     def cancelled(self) -> bool:
         """True once the call is cancelled; to be checked by loops in threads."""
-        return self.call.cancelled
+        return self.call.record.cancelled

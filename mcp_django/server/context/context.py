@@ -155,7 +155,7 @@ class Context(CallInfo, ContextView):
         """
         if not callable(fn):
             raise TypeError(f"background() takes a function and its arguments, not {type(fn).__name__}")
-        if self.call.root.outcome is not None:
+        if self.call.record.outcome is not None:
             raise RuntimeError("The call was answered before this background work was added")
         run_around = partial(run_within, find_around(self.call), self)
         job = BackgroundJob(fn, args, kwargs, self.call.server.ports.background.acquire(), run_around)
@@ -205,7 +205,7 @@ class Context(CallInfo, ContextView):
 
     async def _close_stream(self, retry: float) -> bool:
         call = self.call
-        return call.revision.polling and not call.cancelled and call.outbox.disconnect_reader(retry)
+        return call.revision.polling and not call.record.cancelled and call.outbox.disconnect_reader(retry)
 
     @property
     def replaying(self) -> bool:
@@ -364,7 +364,7 @@ class Context(CallInfo, ContextView):
         return SyncContext(self)
 
     async def _emit(self, method: str, params: dict[str, Any]) -> None:
-        if self.call.cancelled:
+        if self.call.record.cancelled:
             return  # other calls of the batch may still use the stream
         await self.run_on_call_loop(self.call.outbox.put(jsonrpc.notification(method, params)))
 

@@ -96,15 +96,15 @@ class HandshakeEra:
         level = None if session is None else session.log_level or self._server.options.log_level
         return Call(
             message,
-            revision,
-            self,
-            connection,
-            self._server,
-            outbox,
-            capabilities,
-            info,
-            meta if type(meta) is dict else {},
-            level,
+            revision=revision,
+            era=self,
+            connection=connection,
+            server=self._server,
+            outbox=outbox,
+            capabilities=capabilities,
+            client_info=info,
+            meta=meta if type(meta) is dict else {},
+            log_level=level,
         )
 
     def _read_initialize(self, params: dict[str, Any]) -> tuple[Revision, dict[str, Any], dict[str, Any]]:

@@ -78,20 +78,30 @@ class StatelessEra:
             raise UnsupportedProtocolVersion(self._supported, version)
         return Call(
             message,
-            revision,
-            self,
-            connection,
-            self._server,
-            outbox,
-            meta[CLIENT_CAPABILITIES],
-            meta.get(CLIENT_INFO, _EMPTY),
-            meta,
-            meta.get(LOG_LEVEL),
+            revision=revision,
+            era=self,
+            connection=connection,
+            server=self._server,
+            outbox=outbox,
+            capabilities=meta[CLIENT_CAPABILITIES],
+            client_info=meta.get(CLIENT_INFO, _EMPTY),
+            meta=meta,
+            log_level=meta.get(LOG_LEVEL),
         )
 
     def _create_notification_call(self, message: jsonrpc.Notification, connection: Connection, outbox: Outbox) -> Call:
         revision = REVISIONS[STATELESS_VERSIONS[-1]]
-        return Call(message, revision, self, connection, self._server, outbox, {}, {}, {})
+        return Call(
+            message,
+            revision=revision,
+            era=self,
+            connection=connection,
+            server=self._server,
+            outbox=outbox,
+            capabilities={},
+            client_info={},
+            meta={},
+        )
 
     def check(self, call: Call) -> None:
         if type(call.capabilities) is not dict:

@@ -352,7 +352,8 @@ def _is_final(call: Call, handler: Handler, context: Context) -> bool:
 
 def _keep_result(attempt: AttemptControl, call: Call, context: Context, value: Any) -> None:
     tool = context.tool
-    is_open = context.unfinished_conversation is not None or context.cleanup_callbacks is not None or call.cancelled
+    is_open = context.unfinished_conversation is not None or context.cleanup_callbacks is not None
+    is_open = is_open or call.record.cancelled
     if tool is None or is_open or type(value) is ExtensionResult or type(value) in STREAM_TYPES:
         return
     if not inspect.isawaitable(value):
@@ -414,14 +415,12 @@ async def _run_with_timeout(
         async with asyncio.timeout(limit) as scope:
             return await _run_with_hooks(call, primitive, handler, values, context)
     except asyncio.CancelledError:
-        # Middleware may have passed on another call than the cancelled one.
-        call.cancelled = True
+        call.record.cancelled = True  # A plain function continues in its thread and checks this flag.
         raise
     except TimeoutError:
         if not scope.expired():
             raise
-        # A plain function continues in its thread and checks this flag.
-        call.cancelled = True
+        call.record.cancelled = True
         call.record.set_failure(Outcome.TIMEOUT)
         raise HandlerTimeout(f"The {primitive.kind} took longer than {limit:g} seconds and was stopped") from None
 

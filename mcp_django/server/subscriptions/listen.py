@@ -18,8 +18,6 @@ from mcp_django.protocol.meta import SUBSCRIPTION_ID
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.outcome import CallRecord
-from mcp_django.server.calls.pending import finish_call
 from mcp_django.server.calls.server_core import LIST_NOTIFICATIONS, ServerCore
 from mcp_django.server.ports import ChangeFeed, Outcome, Overloaded, Principal
 from mcp_django.server.subscriptions.filter import (
@@ -65,6 +63,8 @@ class Subscription:
     """True if the stream shares a bidirectional connection."""
 
     wake: Callable[[], None] | None = field(default=None, init=False)
+    _conclude: Callable[[Call, Outcome], None] | None = field(default=None, init=False)
+    """Function that records the end of the call; None until the request has succeeded."""
     _answer: bytes = field(default=b"", init=False)
     _ack: bytes = field(default=b"", init=False)
     _lists: tuple[str, ...] = field(default=(), init=False)
@@ -110,12 +110,14 @@ class Subscription:
         """True if no message will follow."""
         return self._outcome is not None
 
-    def start(self, answer: bytes) -> None:
+    def start(self, answer: bytes, conclude: Callable[[Call, Outcome], None]) -> None:
         """Start the stream after its request has succeeded.
 
-        `answer` is the response to the request, which is sent when the server ends the stream.
+        `answer` is the response to the request, which is sent when the server ends the stream. `conclude` is called
+        once at the end of the stream, which is the end of its call.
         """
         self._answer = jsonrpc.compact(answer)
+        self._conclude = conclude
         self._registry.send_stream_signal(self._call, self.filter.uris, opened=True)
 
     async def acknowledge(self) -> None:
@@ -239,7 +241,8 @@ class Subscription:
             self._updates = None
             self._unregister()
             self._registry.send_stream_signal(self._call, self.filter.uris, opened=False)
-            finish_call(self._call, outcome)
+            if self._conclude is not None:
+                self._conclude(self._call, outcome)
 
     def _unregister(self) -> None:
         self._registry.remove(self)
@@ -426,8 +429,6 @@ def _remove_listener(listener: "asyncio.Task[Callable[[], None]]") -> None:
         listener.result()()
 
 
-_UNTRACED = CallRecord()
-_UNTRACED.trace = None
 _EMPTY: dict[str, Any] = {}
 _NULL_OUTBOX = Outbox(interactive=False)
 
@@ -437,7 +438,7 @@ def _strip_call(call: Call) -> Call:
 
     It needs the caller, and the fields of the final log record.
     """
-    is_traced = call.trace is not None
+    _ = call.trace  # The record keeps it, and the metadata that it is read from is dropped.
     return replace(
         call,
         message=jsonrpc.Request(cast(jsonrpc.Request, call.message).id, LISTEN_METHOD, None),
@@ -446,7 +447,6 @@ def _strip_call(call: Call) -> Call:
         capabilities=_EMPTY,
         client_info=_shorten_client_info(call),
         meta=_EMPTY,
-        record=call.record if is_traced else _UNTRACED,
     )
 
 

@@ -52,8 +52,6 @@ class ContinuedCallEra(AppEra):
             connection=connection,
             record=self._record,
             started_at=perf_counter(),
-            cancelled=False,
-            outcome=None,
         )
         return self.extend(call)
 

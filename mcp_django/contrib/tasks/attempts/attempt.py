@@ -126,15 +126,15 @@ class Attempt:
         record.linked_span = context.get("span")
         call = Call(
             message,
-            REVISIONS[self.task.revision],
-            era,
-            connection,
-            self._server,
-            outbox,
-            context["capabilities"],
-            context["client_info"],
-            {"progressToken": self.task.pk, **context["trace"]},
-            "info",
+            revision=REVISIONS[self.task.revision],
+            era=era,
+            connection=connection,
+            server=self._server,
+            outbox=outbox,
+            capabilities=context["capabilities"],
+            client_info=context["client_info"],
+            meta={"progressToken": self.task.pk, **context["trace"]},
+            log_level="info",
             record=record,
         )
         self.conversation = TaskConversation(call, self.binding, self._base, self._stored, self._record_step)
