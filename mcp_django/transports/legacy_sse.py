@@ -16,7 +16,7 @@ from django.utils.encoding import escape_uri_path
 
 from mcp_django import conf
 from mcp_django.aio.tasks import BackgroundTasks, run_in_background, start_timer
-from mcp_django.protocol import jsonrpc, sse
+from mcp_django.protocol import sse
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.revisions import Era
 from mcp_django.runtime.concurrency import ConcurrencyLimiter
@@ -142,7 +142,7 @@ class LegacySSEEndpoint(HTTPEndpoint):
             raise TransportRefusal(404, body=NO_STREAM_BODY)
 
         check_body(request, self.limits.body)
-        jsonrpc.decode(request.body, max_nesting=self.limits.nesting)
+        self._admission.decode(request.body)
         if not self._post_limiter.acquire(name):
             raise Overloaded(
                 f"More than {self._post_limiter.max_calls_per_owner} messages are waiting to be received", status=429

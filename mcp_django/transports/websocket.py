@@ -20,7 +20,6 @@ from mcp_django.auth.authentication.challenges import build_challenge, build_for
 from mcp_django.auth.authentication.session import SESSION_KIND
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.auth.throttling import check_address_rate
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, TransportRefusal
 from mcp_django.protocol.headers import Headers
@@ -28,6 +27,7 @@ from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.database_failures import report_database_error
 from mcp_django.server.calls.call import NetworkInfo
 from mcp_django.server.ports import Overloaded, Principal
+from mcp_django.transports.admission import Admission
 from mcp_django.transports.connection.connection import DuplexConnection, open_connection
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
 from mcp_django.transports.credentials import Credential
@@ -136,6 +136,7 @@ class WebSocketAcceptor:
         prefix.
         """
         self._services = services
+        self._admission = Admission(services)
         self._make_request = make_request
         self._django_context = django_context
         self.limits = services.limits
@@ -157,7 +158,7 @@ class WebSocketAcceptor:
         if "websocket" not in services.server.options.transports:
             # Reached by a route of the project although the transport is disabled.
             raise TransportRefusal(404, body=NOT_FOUND_BODY)
-        services.security.check(Headers(scope["headers"]))
+        self._admission.check_headers(Headers(scope["headers"]))
         scope, headers, subprotocol = read_handshake(scope)
         client = scope.get("client")
         kwargs = scope.get("url_route", {}).get("kwargs")
@@ -173,12 +174,7 @@ class WebSocketAcceptor:
             # Every browser sends an Origin with a handshake, and the session is only for pages.
             accepts_cookie=accepts_sessions and b"origin" in headers.wire,
         )
-        await check_address_rate(auth_request, services.server.executor)
-        if query:
-            auth_request = await services.authenticator.redeem_ticket(auth_request)
-        principal = services.authenticator.get_cached(auth_request)
-        if principal is None:
-            principal = await services.authenticator.authenticate_throttled(auth_request)
+        principal, auth_request = await self._admission.admit_caller(auth_request)
         if principal.kind == SESSION_KIND:
             _check_scope_user(scope, principal)
 

@@ -126,6 +126,12 @@ def test_an_address_with_too_many_bad_tokens_is_not_listened_to() -> None:
     assert statuses[-1] == 429
 
 
+def test_a_token_that_was_just_verified_is_served_at_such_an_address() -> None:
+    with override_settings(MCP={"AUTH": [f"{HERE}.verify"], "RATES": {"TOKEN_FAILURES": "1/h"}}):
+        statuses = [ask(plain, token).status_code for token in (named(API), "wrong1", "wrong2", named(API))]
+    assert statuses == [200, 401, 429, 200]
+
+
 def test_a_token_is_required_under_any_settings(subtests: pytest.Subtests) -> None:
     for mcp in ({"AUTH": "none"}, {}):
         with subtests.test(mcp=mcp), override_settings(MCP=mcp, DEBUG=True):

@@ -60,8 +60,8 @@ class Authenticator:
 
     `verifiers` are selected by the shape of the token. `local` serves callers on this machine that send no token, as
     `local_user` if a username is given. A verified token is cached for `cache_seconds`. `resolve_resource` returns the
-    resource that a token must be issued for; `varies_by_request` is True if it depends on the request. `filter_scopes`
-    returns the principal with its effective scopes.
+    resource that a token must be issued for; `varies_by_request` is True if it depends on the request. `scope_filter`
+    reduces the principal to its effective scopes.
     """
 
     def __init__(
@@ -130,12 +130,17 @@ class Authenticator:
             return None  # `authenticate` reports the error
 
     async def authenticate_throttled(self, request: AuthRequest) -> DjangoPrincipal:
-        """Authenticate a request of a transport, with a limit on invalid credentials.
+        """Return the cached or verified principal of a request.
+
+        Invalid credentials are limited. The limit does not apply to a cached principal.
 
         Raises:
             Overloaded: too many credentials of the address were invalid; with the status 429.
             TransportRefusal: see `authenticate`.
         """
+        cached = self.get_cached(request)
+        if cached is not None:
+            return cached
         if b"authorization" not in request.headers.wire or not self._verifiers:
             return await self.authenticate(request)
 

@@ -14,7 +14,7 @@ from typing import Any
 from django.db import Error
 
 from mcp_django.aio.tasks import BackgroundTasks, run_in_background
-from mcp_django.auth.throttling import TOO_MANY_REQUESTS_STATUS, check_principal_rate
+from mcp_django.auth.throttling import TOO_MANY_REQUESTS_STATUS
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError, UnsupportedProtocolVersion
 from mcp_django.protocol.log_text import get_logger
@@ -32,6 +32,7 @@ from mcp_django.server.eras import select_era
 from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.subscriptions.listen import Subscription
+from mcp_django.transports.admission import Admission
 from mcp_django.transports.connection.call_queue import CallQueue
 from mcp_django.transports.connection.credential import ConnectionCredential
 from mcp_django.transports.connection.inbound import (
@@ -77,8 +78,8 @@ class DuplexConnection:
     def __init__(self, services: TransportServices, principal: Principal, options: ConnectionOptions) -> None:
         self._services = services
         self._options = options
+        self._admission = Admission(services)
         self._pipeline = services.pipeline
-        self._limits = services.limits
         self._owner = principal.key
         self._loop = asyncio.get_running_loop()
 
@@ -169,12 +170,10 @@ class DuplexConnection:
         raw: Any = None
         era: EraStrategy = self._pipeline.stateless
         try:
-            if len(body) > self._limits.body:
-                raise InvalidRequest(f"A message may have {self._limits.body} bytes at most")
-            raw = jsonrpc.decode(body, max_nesting=self._limits.nesting)
+            raw = self._admission.decode(body)
             if self._must_wait(raw) and not await self._wait_for_turn(raw):
                 return
-            await check_principal_rate(self._stateless_connection.principal, raw, self._pipeline.server.executor)
+            await self._admission.check_message(raw, self._stateless_connection.principal)
             self._rejection_count = 0
             await self._credential.verify()
             if self._must_wait(raw) and not await self._wait_for_turn(raw):
@@ -197,7 +196,7 @@ class DuplexConnection:
         if self._session_opened is not None and needs_session(raw):
             return True  # Some clients send messages before the answer to `initialize`.
         if is_unanswered(raw):
-            return len(self._notification_tasks) >= self._limits.in_flight  # Middleware may be slow.
+            return len(self._notification_tasks) >= self._services.limits.in_flight  # Middleware may be slow.
         return not self._has_room()
 
     async def _wait_for_turn(self, raw: Any) -> bool:
@@ -248,8 +247,7 @@ class DuplexConnection:
         if connection is self._handshake_connection and connection.session is not None and is_initialize(raw):
             raise with_request_id(raw, InvalidRequest("This connection has its session already"))
 
-        outbox = Outbox(self._limits.send_buffer, send_timeout=self._limits.send_timeout)
-        outcome = self._pipeline.handle(era, raw, connection.for_message(), outbox)
+        outcome = self._admission.start(era, raw, connection.for_message())
         if isinstance(outcome, bytes):
             self._outbox.put_nowait(outcome)
         elif isinstance(outcome, Acknowledgement):
@@ -389,7 +387,7 @@ class DuplexConnection:
             self.end(CloseReason.SLOW_CLIENT)
         elif session is not None and self.close_reason is None:
             self._pipeline.server.sessions.touch(session)
-            if self._options.sends_pings and now - self._last_received_at >= self._limits.ping:
+            if self._options.sends_pings and now - self._last_received_at >= self._services.limits.ping:
                 self._last_received_at = now
                 self._spawn(self._ping(session))
 
@@ -398,7 +396,7 @@ class DuplexConnection:
         id = self._pipeline.server.pending_requests.new_id(session)
         sink = ConnectionSink(self._outbox, self._check_drained)
         try:
-            await session.send_request(sink, id, "ping", None, timeout=self._limits.ping)
+            await session.send_request(sink, id, "ping", None, timeout=self._services.limits.ping)
         except TimeoutError:
             logger.info("A client does not answer pings; the connection ends")
             self.end(CloseReason.PING_TIMEOUT)

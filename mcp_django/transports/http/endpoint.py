@@ -6,13 +6,13 @@ from typing import TypeVar, cast
 from django.db import Error
 
 from mcp_django.auth.principal import DjangoPrincipal
-from mcp_django.auth.throttling import check_address_rate
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, MCPError, TransportRefusal
 from mcp_django.protocol.headers import Headers
 from mcp_django.runtime.calls.task import CallTask
 from mcp_django.runtime.database_failures import report_database_error
 from mcp_django.server.ports import Overloaded
+from mcp_django.transports.admission import Admission
 from mcp_django.transports.http.listen import OpenedSubscription
 from mcp_django.transports.http.messages import (
     JSON_TYPE,
@@ -39,6 +39,7 @@ class HTTPEndpoint(ABC):
         self._server = services.server
         self._authenticator = services.authenticator
         self._security = services.security
+        self._admission = Admission(services)
         self._max_body_digits = len(str(services.limits.body))
 
     def is_oversize(self, headers: Headers) -> bool:
@@ -51,7 +52,7 @@ class HTTPEndpoint(ABC):
         """Handle a request; return a reply, a stream, or a call task to start."""
         headers = request.headers
         try:
-            self._security.check(headers)  # Step 1: Host and Origin.
+            self._admission.check_headers(headers)  # Step 1: Host and Origin.
             if request.method == "OPTIONS":
                 return HTTPReply(204, b"", self._security.build_preflight_headers(headers, self.list_methods(request)))
             principal = await self.authenticate(request)  # Step 2: credentials.
@@ -59,7 +60,7 @@ class HTTPEndpoint(ABC):
         except TransportRefusal as refusal:
             answer = build_refusal(refusal)
         except MCPError as error:
-            answer = self.build_error_reply(error, request)
+            answer = self.build_invalid_message_reply(error, request)
         except Overloaded as error:
             answer = self.build_overload_reply(error)
         except Error as error:
@@ -69,10 +70,7 @@ class HTTPEndpoint(ABC):
 
     async def authenticate(self, request: HTTPRequest) -> DjangoPrincipal:
         """Return the principal of a request. Raises TransportRefusal, Overloaded."""
-        auth_request = request.build_auth_request()
-        await check_address_rate(auth_request, self._server.executor)
-        principal = self._authenticator.get_cached(auth_request)
-        return await self._authenticator.authenticate_throttled(auth_request) if principal is None else principal
+        return (await self._admission.admit_caller(request.build_auth_request())).principal
 
     @abstractmethod
     def list_methods(self, request: HTTPRequest) -> bytes:
@@ -85,7 +83,7 @@ class HTTPEndpoint(ABC):
         Raises TransportRefusal, MCPError, Overloaded, django.db.Error.
         """
 
-    def build_error_reply(self, error: MCPError, request: HTTPRequest) -> HTTPReply:
+    def build_invalid_message_reply(self, error: MCPError, request: HTTPRequest) -> HTTPReply:
         """Build the reply to a request that has no valid message."""
         return HTTPReply(400, jsonrpc.error(error.request_id, error), (JSON_TYPE,))
 

@@ -10,9 +10,7 @@ from contextvars import Context
 from typing import Any
 
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.auth.throttling import check_principal_rate
 from mcp_django.models import EndReason
-from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InsufficientScope, InternalError, MCPError, TransportRefusal
 from mcp_django.protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, REVISIONS, Era
@@ -21,7 +19,6 @@ from mcp_django.runtime.calls.task import CallResult, CallTask
 from mcp_django.runtime.concurrency import refuse_wait
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.calls.call import Connection
-from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement, PendingResponse
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.eras import select_era
@@ -75,24 +72,24 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         """Respond to a request; `build_answer` turns the result of a call task into an answer."""
         if request.method != "POST":
             return await self._respond_to_session_method(request, principal)  # Step 3: HTTP method and media types.
-        headers, limits, pipeline = request.headers, self.limits, self._pipeline
-        check_body(request, limits.body)
+        headers, admission, pipeline = request.headers, self._admission, self._pipeline
+        check_body(request, self.limits.body)
         accepts_json, accepts_stream = read_accept(headers)
         if not (accepts_json or accepts_stream):
             raise TransportRefusal(406, body=b"Accept must allow application/json or text/event-stream.")
         accepts_stream = accepts_stream and request.supports_streaming
 
         connection = _create_connection(request, principal)
-        raw = jsonrpc.decode(request.body, max_nesting=limits.nesting)  # Step 4: JSON.
-        await check_principal_rate(principal, raw, self._server.executor)
+        raw = admission.decode(request.body)  # Step 4: JSON.
+        await admission.check_message(raw, principal)
         era = pipeline.eras[select_era(_read_version(headers), raw)]
         has_session = era is pipeline.handshake and self._requires_session
         if has_session and not (headers.wire.get(SESSION_ID) is None and is_sessionless(raw)):
             connection.session = await self._load_session(headers, principal)
 
-        outbox = Outbox(limits.send_buffer, accepts_stream, limits.send_timeout)
         try:
-            outcome = pipeline.handle(era, raw, connection, outbox)  # Step 5 and later: the rules of the era.
+            # Step 5 and later: the rules of the era.
+            outcome = admission.start(era, raw, connection, can_stream=accepts_stream)
             if isinstance(outcome, bytes):
                 return build_message_reply(200, outcome, headers)
             if isinstance(outcome, Acknowledgement):
@@ -218,7 +215,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         sessions.touch(session)
         return session
 
-    def build_error_reply(self, error: MCPError, request: HTTPRequest) -> HTTPReply:
+    def build_invalid_message_reply(self, error: MCPError, request: HTTPRequest) -> HTTPReply:
         era = self._pipeline.stateless
         body = self._pipeline.encode_error(era, error)
         return self._build_error_reply(error, era.get_http_status(error), body, request.build_auth_request())

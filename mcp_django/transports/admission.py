@@ -1,0 +1,80 @@
+"""Admission of requests and messages: the checks that all transports share.
+
+They lead from a request to its caller, and from a message to its call. A transport calls the steps in this order, and
+makes its own checks between them:
+
+1. `check_headers`: Host and Origin.
+2. `admit_caller`: rate of the address, ticket, credential.
+3. `decode`: size and JSON of a message.
+4. `check_message`: rate of the caller.
+5. `start`: the rules of the era, and the call.
+
+A check that belongs to every transport is added here. `ProtectedAPI` admits the callers of plain views, which have no
+messages: its part is `Authenticator.authenticate_throttled`.
+"""
+
+from typing import Any, NamedTuple
+
+from mcp_django.auth.principal import DjangoPrincipal
+from mcp_django.auth.requests import AuthRequest
+from mcp_django.auth.throttling import check_address_rate, check_principal_rate
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidRequest
+from mcp_django.protocol.headers import Headers
+from mcp_django.server.calls.call import Connection, EraStrategy
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.pending import Acknowledgement, PendingResponse
+from mcp_django.server.ports import Principal
+from mcp_django.transports.services import TransportServices
+
+
+class AdmittedCaller(NamedTuple):
+    """A caller, with the request that authenticated it."""
+
+    principal: DjangoPrincipal
+    request: AuthRequest
+    """The request, in which the credential of a ticket has taken the place of the ticket."""
+
+
+class Admission:
+    """Checks of the requests and messages of one server."""
+
+    __slots__ = ("_authenticator", "_executor", "_limits", "_pipeline", "_security")
+
+    def __init__(self, services: TransportServices) -> None:
+        self._security = services.security
+        self._authenticator = services.authenticator
+        self._executor = services.server.executor
+        self._pipeline = services.pipeline
+        self._limits = services.limits
+
+    def check_headers(self, headers: Headers) -> None:
+        """Check Host and Origin (basic/transports). Raises TransportRefusal."""
+        self._security.check(headers)
+
+    async def admit_caller(self, request: AuthRequest) -> AdmittedCaller:
+        """Authenticate the caller of a request. Raises TransportRefusal, Overloaded."""
+        await check_address_rate(request, self._executor)
+        if request.query:
+            request = await self._authenticator.redeem_ticket(request)
+        return AdmittedCaller(await self._authenticator.authenticate_throttled(request), request)
+
+    def decode(self, body: bytes) -> Any:
+        """Decode a message. Raises MCPError."""
+        if len(body) > self._limits.body:
+            raise InvalidRequest(f"A message may have {self._limits.body} bytes at most")
+        return jsonrpc.decode(body, max_nesting=self._limits.nesting)
+
+    async def check_message(self, raw: Any, principal: Principal) -> None:
+        """Count a decoded message against the rate of its caller. Raises Overloaded."""
+        await check_principal_rate(principal, raw, self._executor)
+
+    def start(
+        self, era: EraStrategy, raw: Any, connection: Connection, *, can_stream: bool = True
+    ) -> bytes | PendingResponse | Acknowledgement:
+        """Start the call of a message in its era. Raises MCPError.
+
+        Without `can_stream` the client gets no message before the answer.
+        """
+        outbox = Outbox(self._limits.send_buffer, can_stream, self._limits.send_timeout)
+        return self._pipeline.handle(era, raw, connection, outbox)
