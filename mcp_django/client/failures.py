@@ -2,16 +2,11 @@
 
 The text of foreign exceptions may contain URLs or headers. Only their class is reported.
 
-A call that could not be sent, for example without a credential, is answered with a JSON-RPC error in the server's
-place. The error carries an unguessable key, and the caller uses it to retrieve the original exception. The connection
-stays open for other calls. A key forged by a server retrieves nothing.
+A call that could not be sent ends with the original exception (`transports/local_errors.py`).
 """
 
 import os
-import secrets
-from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Final
 
 import mcp_types as types
 from mcp import MCPError
@@ -24,58 +19,16 @@ from mcp_django.client.errors import (
     InvalidAnswer,
 )
 from mcp_django.client.options import ClientOptions
+from mcp_django.client.sdk_compat import is_closed, is_lost
 from mcp_django.protocol.display_text import clean_line
 
-CONNECTION_CLOSED_MESSAGE = "Connection closed"
-LOST_MESSAGE_PREFIXES = (CONNECTION_CLOSED_MESSAGE, "SSE stream")
-SESSION_TERMINATED_MESSAGE = "Session terminated"
-"""Messages of the SDK's local errors.
-
-Over HTTP they look like errors of the server.
-"""
 INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND = types.INVALID_PARAMS, types.INVALID_REQUEST, types.METHOD_NOT_FOUND
 HEADER_MISMATCH = types.HEADER_MISMATCH
 
 
-LOCAL_ERROR_CODE: Final = -32099
-"""JSON-RPC error code of responses that carry a local error."""
-MAX_STORED_ERRORS: Final = 1000
-"""Maximum number of stored errors; beyond it the oldest are discarded.
-
-Errors of cancelled callers are never retrieved.
-"""
-_ERRORS: "OrderedDict[str, ClientError]" = OrderedDict()
-
-
-def store_error(error: ClientError) -> str:
-    """Store an error and return the key for `take_error`."""
-    key = secrets.token_hex(16)
-    _ERRORS[key] = error
-    while len(_ERRORS) > MAX_STORED_ERRORS:
-        _ERRORS.popitem(last=False)
-    return key
-
-
-def take_error(error: MCPError) -> ClientError | None:
-    """Return the local error carried by a response; None for an error of the server."""
-    if error.code != LOCAL_ERROR_CODE or not isinstance(error.data, dict):
-        return None
-    return _ERRORS.pop(str(error.data.get("carried")), None)
-
-
-def is_lost(error: MCPError) -> bool:
-    """Return True if the connection or stream ended before the server responded."""
-    return error.code == types.CONNECTION_CLOSED and error.message.startswith(LOST_MESSAGE_PREFIXES)
-
-
-def is_closed(error: MCPError) -> bool:
-    """Return True if the whole connection ended."""
-    return error.code == types.CONNECTION_CLOSED and error.message == CONNECTION_CLOSED_MESSAGE
-
-
-def is_terminated(error: MCPError) -> bool:
-    """Return True if the server no longer has the session."""
-    return error.code == INVALID_REQUEST and error.message == SESSION_TERMINATED_MESSAGE
+def get_local_error(error: MCPError) -> ClientError | None:
+    """Return the reason why a call was not sent; None for an error of the server."""
+    return error.data if isinstance(error.data, ClientError) else None
 
 
 def build_connection_lost_error(options: ClientOptions) -> ClientConnectionError:
@@ -91,8 +44,8 @@ def build_no_response_error(error: MCPError, options: ClientOptions) -> ClientCo
 
 
 def convert_response_error(error: MCPError) -> ClientError:
-    """Return the local error carried by a response, or the server's error."""
-    return take_error(error) or CallError(error.code, error.message, error.data)
+    """Return the reason why a call was not sent, or the server's error."""
+    return get_local_error(error) or CallError(error.code, error.message, error.data)
 
 
 def build_invalid_response_error(options: ClientOptions) -> InvalidAnswer:
@@ -106,7 +59,7 @@ def convert_connection_error(error: BaseException, options: ClientOptions) -> Cl
     for leaf in leaves:
         if isinstance(leaf, ClientError):
             return leaf
-        if isinstance(leaf, MCPError) and (local_error := take_error(leaf)) is not None:
+        if isinstance(leaf, MCPError) and (local_error := get_local_error(leaf)) is not None:
             return local_error
 
     for leaf in leaves:

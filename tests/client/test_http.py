@@ -15,7 +15,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCError, JSONRPCNo
 
 from mcp_django.client import Client
 from mcp_django.client.errors import ClientConnectionError
-from mcp_django.client.failures import is_lost, is_terminated
+from mcp_django.client.sdk_compat import is_lost, is_terminated
 from mcp_django.client.transports import http
 from mcp_django.client.transports.targets import StreamableHTTP
 from tests.client.listeners import Exchange, Served, exchanges, listening

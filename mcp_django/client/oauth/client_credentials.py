@@ -3,7 +3,6 @@
 from typing import Any
 
 import httpx2
-from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.extensions.client_credentials import (
     ClientCredentialsOAuthProvider,
     PrivateKeyJWTOAuthProvider,
@@ -21,16 +20,17 @@ from mcp_django.client.oauth.discovery import (
 from mcp_django.client.oauth.http import AuthorizationFailed, OAuthHTTPClient, to_http_url
 from mcp_django.client.oauth.token_endpoint import create_grant, read_token
 from mcp_django.client.oauth.token_store import TokenGrant
+from mcp_django.client.sdk_compat import BaseOAuthProvider
 from mcp_django.conf.clients import ClientAuth, ClientSettings
 
 
-class _TokenRequestRecorder(OAuthClientProvider):
+class _TokenRequestRecorder(BaseOAuthProvider):
     """Mixin for the SDK's providers that records the token request."""
 
     token_request: httpx2.Request | None = None
 
-    async def _perform_authorization(self) -> httpx2.Request:
-        self.token_request = await super()._perform_authorization()
+    async def build_token_request(self) -> httpx2.Request:
+        self.token_request = await super().build_token_request()
         return self.token_request
 
 

@@ -27,6 +27,7 @@ from mcp_types import LATEST_PROTOCOL_VERSION
 from pydantic import AnyUrl
 
 from mcp_django.client.oauth.http import AuthorizationFailed, OAuthHTTPClient, to_http_url
+from mcp_django.client.sdk_compat import BaseOAuthProvider
 from mcp_django.conf.clients import ClientAuth, ClientSettings
 
 StopPredicate = Callable[[httpx2.Request], bool]
@@ -93,7 +94,7 @@ class RegistrationStorage:
         self.is_new = True
 
 
-class DiscoveryProvider(OAuthClientProvider):
+class DiscoveryProvider(BaseOAuthProvider):
     """The SDK's provider, which ends with a placeholder request that is never sent."""
 
     def __init__(self, *args: Any, issuer: str | None, **kwargs: Any) -> None:
@@ -101,10 +102,10 @@ class DiscoveryProvider(OAuthClientProvider):
         self.stop_request = httpx2.Request("GET", "about:blank")
         self._issuer = issuer
 
-    def _select_authorization_server(self, advertised: list[str]) -> str:
+    def select_authorization_server(self, advertised: list[str]) -> str:
         return choose_authorization_server(advertised, self._issuer)
 
-    async def _perform_authorization(self) -> httpx2.Request:
+    async def build_token_request(self) -> httpx2.Request:
         return self.stop_request
 
 

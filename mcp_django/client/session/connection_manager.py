@@ -17,7 +17,7 @@ import mcp_types as types
 from mcp import MCPError
 
 from mcp_django.aio.tasks import wait_for_event
-from mcp_django.client import failures
+from mcp_django.client import failures, sdk_compat
 from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError, ClientError, HandshakeError
 from mcp_django.client.options import ClientOptions, ClientTarget
 from mcp_django.client.session.callbacks import ServerRequestCallbacks
@@ -306,7 +306,7 @@ class ConnectionManager:
         try:
             await connection.request(method, params)
         except MCPError as error:
-            if failures.is_lost(error):
+            if sdk_compat.is_lost(error):
                 raise
             logger.warning(
                 "Request refused on a new connection: %s refused %s (%d)",

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import mcp_types as types
 from mcp import MCPError
 
-from mcp_django.client import failures
+from mcp_django.client import failures, sdk_compat
 from mcp_django.client.errors import (
     AuthorizationNeeded,
     CallTimeout,
@@ -232,12 +232,12 @@ class RequestSender:
             raise failures.build_invalid_response_error(self._options) from None
 
     async def _convert_error(self, connection: ClientConnection, error: MCPError) -> ClientError:
-        if failures.is_terminated(error) and not connection.is_stateless:
+        if sdk_compat.is_terminated(error) and not connection.is_stateless:
             connection.close()
             return failures.build_connection_lost_error(self._options)
-        if not failures.is_lost(error):
+        if not sdk_compat.is_lost(error):
             return failures.convert_response_error(error)
-        if not failures.is_closed(error):
+        if not sdk_compat.is_closed(error):
             return failures.build_no_response_error(error, self._options)
         connection.close()  # the SDK has noticed its end, the connection task has not
         return await self._manager.get_close_reason(connection)

@@ -20,11 +20,12 @@ from mcp.shared.transport_context import TransportContext
 
 from mcp_django.client.errors import ClientError
 from mcp_django.client.options import TASKS_EXTENSION, ClientOptions, ClientTarget
+from mcp_django.client.session.adapters import ADAPTERS, DEFAULT_ADAPTER
 from mcp_django.client.session.callbacks import ServerRequestCallbacks
 from mcp_django.client.session.handlers import ListName, NotificationHandlers, NotificationQueue, Topic, get_change
 from mcp_django.client.session.negotiation import negotiate
 from mcp_django.client.session.param_headers import ParamHeaders
-from mcp_django.client.session.validation import LIST_MEMBERS, PageValidator
+from mcp_django.client.session.validation import PageValidator
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import REVISIONS, Era, Revision
 
@@ -75,6 +76,11 @@ class ClientConnection:
                 self.on_close()
 
     @property
+    def pinned_revision(self) -> Revision | None:
+        """The only accepted revision; None if several are accepted."""
+        return self._options.revision
+
+    @property
     def is_closing(self) -> bool:
         """Return True if the transport has ended or `close` was called."""
         return self._close_requested.is_set()
@@ -108,7 +114,7 @@ class ClientConnection:
         read, write = await stack.enter_async_context(self._target.open())
 
         session = ClientSession(
-            dispatcher=_ClientDispatcher(read, write, self, self._options.revision),
+            dispatcher=_ClientDispatcher(read, write, self),
             client_info=self._options.client_info,
             sampling_callback=self._callbacks.sample if self._callbacks.sampling else None,
             sampling_capabilities=_sampling_capability(self._options),
@@ -153,14 +159,12 @@ class ClientConnection:
 class _ClientDispatcher(JSONRPCDispatcher[TransportContext]):
     """The SDK's dispatcher with additions for this client.
 
-    It closes the connection at the end of the transport, requests the pinned revision, sends mirrored arguments as
-    headers, and removes invalid entries from lists.
+    It closes the connection at the end of the transport, and adapts single methods.
     """
 
-    def __init__(self, read: Any, write: Any, connection: ClientConnection, revision: Revision | None) -> None:
+    def __init__(self, read: Any, write: Any, connection: ClientConnection) -> None:
         super().__init__(read, write, on_stream_exception=connection.on_transport_error)
         self._connection = connection
-        self._revision = revision
 
     async def run(
         self,
@@ -178,40 +182,11 @@ class _ClientDispatcher(JSONRPCDispatcher[TransportContext]):
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **routing: Any
     ) -> dict[str, Any]:
-        if method == "initialize":
-            params = self._adapt_handshake(params or {})
-        elif (
-            method == "tools/call"
-            and params is not None
-            and (mirrored := self._connection.param_headers.build_headers(params))
-        ):
-            opts = {**(opts or {}), "headers": {**(opts or {}).get("headers", {}), **mirrored}}
+        adapter = ADAPTERS.get(method, DEFAULT_ADAPTER)
+        if params is not None:
+            params, opts = adapter.prepare(self._connection, params, opts or {})
         result = await super().send_raw_request(method, params, opts, **routing)
-        if types.PROTOCOL_VERSION_META_KEY in ((params or {}).get("_meta") or {}):
-            result.setdefault("resultType", "complete")  # the default for servers that omit it
-        if method == "tools/call" and "task" in (params or {}) and type(result.get("task")) is dict:
-            result.setdefault("content", [])  # The SDK requires it of all results, although a task has none.
-        if method in LIST_MEMBERS:
-            result = self._connection.page_validator.remove_invalid_entries(
-                method, self._connection.revision.version, result
-            )
-        return result
-
-    def _adapt_handshake(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters of `initialize` for the pinned revision, without the extension for tasks.
-
-        The extension belongs to the stateless era.
-        """
-        capabilities = dict(params.get("capabilities") or {})
-        extensions = {
-            name: settings
-            for name, settings in (capabilities.pop("extensions", None) or {}).items()
-            if name != TASKS_EXTENSION
-        }
-        if extensions:
-            capabilities["extensions"] = extensions
-        pinned = {} if self._revision is None else {"protocolVersion": self._revision.version}
-        return {**params, "capabilities": capabilities, **pinned}
+        return adapter.finish(self._connection, method, params or {}, result)
 
 
 class _RawMessage(dict[str, Any]):

@@ -15,7 +15,7 @@ from mcp import MCPError
 from mcp.client.subscriptions import SubscriptionLost, listen
 
 from mcp_django.aio.tasks import wait_for_event
-from mcp_django.client import failures
+from mcp_django.client import failures, sdk_compat
 from mcp_django.client.errors import CallError, ClientConnectionError, ClientError
 from mcp_django.client.session.handlers import LIST_NAMES, ListName, NotificationHandlers
 from mcp_django.client.session.session import ClientConnection
@@ -170,8 +170,8 @@ class _SubscriptionStream:
             with self._scope:
                 await self._listen()
         except MCPError as error:
-            self.is_refused = error.code in FINAL_ERROR_CODES and not failures.is_lost(error)
-            self.error = STREAM_LOST if failures.is_lost(error) else failures.convert_response_error(error)
+            self.is_refused = error.code in FINAL_ERROR_CODES and not sdk_compat.is_lost(error)
+            self.error = STREAM_LOST if sdk_compat.is_lost(error) else failures.convert_response_error(error)
         except (SubscriptionLost, TimeoutError, RuntimeError):
             self.error = STREAM_LOST
         finally:

@@ -19,8 +19,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCError, jsonrpc_message_adapter
 
 from mcp_django.client.errors import ClientConnectionError, ClientError
-from mcp_django.client.failures import CONNECTION_CLOSED_MESSAGE, LOCAL_ERROR_CODE, flatten_error, store_error
-from mcp_django.client.transports.streams import Streams
+from mcp_django.client.failures import flatten_error
+from mcp_django.client.sdk_compat import CONNECTION_CLOSED_TEXT, DROPPED_LOG_PREFIXES, LIBRARY_LOGGERS, Streams
+from mcp_django.client.transports.local_errors import LOCAL_ERROR_CODE, LocalErrors
 from mcp_django.logs.redaction import URL_PATTERNS, RedactionFilter
 from mcp_django.protocol import jsonrpc
 
@@ -41,11 +42,7 @@ UNAVAILABLE_STATUSES: Final = frozenset(
 
 MCP servers add a JSON-RPC error.
 """
-LIBRARY_LOGGERS: Final = ("httpx2", "httpcore2.http11", "httpcore2.http2", "mcp.client.streamable_http")
-"""Loggers that write URLs, response headers or session ids."""
-_LOG_FILTER: Final = RedactionFilter(
-    URL_PATTERNS, dropped_prefixes=("Received session ID", "receive_response_headers.complete")
-)
+_LOG_FILTER: Final = RedactionFilter(URL_PATTERNS, dropped_prefixes=DROPPED_LOG_PREFIXES)
 UNREACHABLE_ERRORS: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 
 
@@ -58,8 +55,8 @@ async def open_streamable_http(target: StreamableHTTP) -> AsyncIterator[Streams]
     try:
         async with BoundedHTTPClient(target) as client:
             streams = streamable_http_client(target.url, http_client=client, max_sse_event_size=target.max_message_size)
-            async with streams as (reader, writer):
-                yield reader, writer
+            async with streams as pair:
+                yield client.local_errors.wrap(pair)
     except BaseExceptionGroup as group:
         raise _get_cause(group) from group
 
@@ -91,6 +88,8 @@ class BoundedHTTPClient(httpx2.AsyncClient):
     def __init__(self, target: StreamableHTTP | SSE) -> None:
         super().__init__(**build_client_settings(target))
         self._limit = target.max_message_size
+        self.local_errors = LocalErrors()
+        """Errors of calls that were not sent."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request as `httpx2.AsyncClient` does.
@@ -114,7 +113,7 @@ class BoundedHTTPClient(httpx2.AsyncClient):
                 return httpx2.Response(HTTPStatus.BAD_GATEWAY, request=request)
             raise
         except (_UnusableResponse, ClientError, httpx2.TransportError) as problem:
-            return _build_failure_response(request, problem)
+            return self._build_failure_response(request, problem)
 
     async def _send_checked(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         response = await super().send(request, **options)
@@ -144,12 +143,10 @@ class BoundedHTTPClient(httpx2.AsyncClient):
         if (retry_after := response.headers.get("Retry-After", "")).isascii() and retry_after.isdigit():
             data["retryAfter"] = int(retry_after[:9])
         phrase = HTTPStatus(response.status_code).phrase if response.status_code in _KNOWN_STATUSES else ""
-        description = f"he server answered HTTP {response.status_code} {phrase}".rstrip()
+        answer = f"the server answered HTTP {response.status_code} {phrase}".rstrip()
         if response.status_code in UNAVAILABLE_STATUSES:
-            return _build_error_response(
-                request, CONNECTION_CLOSED, f"{CONNECTION_CLOSED_MESSAGE}: t{description}", data
-            )
-        return _build_error_response(request, INTERNAL_ERROR, f"T{description}", data)
+            return _build_error_response(request, CONNECTION_CLOSED, f"{CONNECTION_CLOSED_TEXT}: {answer}", data)
+        return _build_error_response(request, INTERNAL_ERROR, f"{answer[0].upper()}{answer[1:]}", data)
 
     async def _read_body(self, response: httpx2.Response) -> bytes:
         pieces, size = [], 0
@@ -159,6 +156,19 @@ class BoundedHTTPClient(httpx2.AsyncClient):
                 raise _UnusableResponse(f"The response is larger than {self._limit} bytes")
             pieces.append(piece)
         return b"".join(pieces)
+
+    def _build_failure_response(self, request: httpx2.Request, problem: Exception) -> httpx2.Response:
+        """Build the response to a request that failed here, and leave the connection open."""
+        match problem:
+            case _UnusableResponse():
+                return _build_error_response(request, INTERNAL_ERROR, str(problem))
+            case ClientError():  # missing credential
+                return _build_error_response(request, LOCAL_ERROR_CODE, str(problem), self.local_errors.store(problem))
+            case httpx2.TimeoutException():
+                text = f"{CONNECTION_CLOSED_TEXT}: the server did not respond in time"
+            case _:
+                text = f"{CONNECTION_CLOSED_TEXT} before the response was complete"
+        return _build_error_response(request, CONNECTION_CLOSED, text)
 
 
 class _UnusableResponse(Exception):
@@ -214,20 +224,6 @@ def _get_call_id(request: httpx2.Request) -> str | int | None:
         return message.get("id") if "method" in message else None
     except (ValueError, AttributeError, TypeError, httpx2.RequestNotRead):
         return None
-
-
-def _build_failure_response(request: httpx2.Request, problem: Exception) -> httpx2.Response:
-    """Build the response to a request that failed here, and leave the connection open."""
-    match problem:
-        case _UnusableResponse():
-            return _build_error_response(request, INTERNAL_ERROR, str(problem))
-        case ClientError():  # missing credential
-            return _build_error_response(request, LOCAL_ERROR_CODE, str(problem), {"carried": store_error(problem)})
-        case httpx2.TimeoutException():
-            text = f"{CONNECTION_CLOSED_MESSAGE}: the server did not respond in time"
-        case _:
-            text = f"{CONNECTION_CLOSED_MESSAGE} before the response was complete"
-    return _build_error_response(request, CONNECTION_CLOSED, text)
 
 
 def _build_error_response(request: httpx2.Request, code: int, text: str, data: Any = None) -> httpx2.Response:

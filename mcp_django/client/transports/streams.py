@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from typing import Self
 
 import anyio
-from mcp.client._transport import TransportStreams as Streams
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
 
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.failures import flatten_error
+from mcp_django.client.sdk_compat import Streams
 
 __all__ = ["MessageConnection", "Streams", "decode_message", "encode_message"]
 
