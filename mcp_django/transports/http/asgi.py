@@ -54,32 +54,26 @@ class StreamableHTTPApp:
                     return
                 body = whole
 
-        client, build, root = scope.get("client"), self._make_request, scope.get("root_path")
+        build, root = self._make_request, scope.get("root_path")
         context = None
         if root or self._django_context.is_needed:
             context = self._django_context.create_context(headers, root or "")
-        outcome = await self._endpoint.handle(
-            HTTPRequest(
-                scope["method"],
-                headers,
-                body,
-                client[0] if client else None,
-                kwargs,
-                None if build is None else partial(build, scope, body, kwargs),
-                True,
-                oversize,
-                context,
-                scope.get("scheme") or "http",
-                scope.get("http_version"),
-                client[1] if client else None,
-            )
+        request = HTTPRequest.from_scope(
+            scope,
+            headers,
+            body,
+            kwargs,
+            is_oversize=oversize,
+            make_request=None if build is None else partial(build, scope, body, kwargs),
+            context=context,
         )
+        outcome = await self._endpoint.handle(request)
 
         if isinstance(outcome, CallTask):
             listener = await self._run_call(outcome, receive, send, context)
             if listener is not None:
                 # The stream may stay open for days; release the objects of the request.
-                del outcome, context, headers, body, message, build, client, scope, kwargs
+                del outcome, context, request, headers, body, message, build, scope, kwargs
                 await listener.serve(receive)
         elif isinstance(outcome, HTTPReply):
             await _respond(send, outcome)

@@ -55,7 +55,7 @@ def as_view(get_endpoint: Callable[[], HTTPEndpoint]) -> View:
     # Unnamed groups of a pattern around `include` arrive as args, and are ignored.
     async def view(request: HttpRequest, /, *args: Any, **kwargs: Any) -> HttpResponseBase:
         endpoint = get_endpoint()
-        streams, headers = isinstance(request, ASGIRequest), read_headers(request)
+        headers = read_headers(request)
         oversize = endpoint.is_oversize(headers)
         try:
             body = b"" if oversize else _read_body(request, endpoint.limits.body)
@@ -64,20 +64,7 @@ def as_view(get_endpoint: Callable[[], HTTPEndpoint]) -> View:
 
         context = copy_request_context()
         outcome = await endpoint.handle(
-            HTTPRequest(
-                request.method or "",
-                headers,
-                body,
-                request.META.get("REMOTE_ADDR"),
-                kwargs,
-                lambda principal: attach_user(request, principal),
-                streams,
-                oversize,
-                context,
-                request.scheme or "http",
-                *_read_network(request),
-                streams or bool(request.META.get("wsgi.multithread", True)),
-            )
+            HTTPRequest.from_django(request, headers, body, kwargs, is_oversize=oversize, context=context)
         )
         if not isinstance(outcome, CallTask):
             return _build_response(request, endpoint, outcome)
@@ -120,16 +107,6 @@ def read_headers(request: HttpRequest) -> Headers:
     return Headers(
         [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()]
     )
-
-
-def _read_network(request: HttpRequest) -> tuple[str | None, int | None]:
-    """Return the version of HTTP and the port of the client, each None if the server does not report it."""
-    if isinstance(request, ASGIRequest):
-        version = request.scope.get("http_version")
-    else:
-        version = str(request.META.get("SERVER_PROTOCOL", "")).partition("/")[2] or None
-    port = str(request.META.get("REMOTE_PORT", ""))
-    return version, int(port) if port.isdecimal() else None
 
 
 def _read_body(request: HttpRequest, limit: int) -> bytes:

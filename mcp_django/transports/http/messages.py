@@ -2,8 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextvars import Context
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
+
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest
 
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol import sse
@@ -11,6 +14,7 @@ from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.calls.call import NetworkInfo
 from mcp_django.server.ports import Overloaded, Principal
+from mcp_django.transports.http.django_request import attach_user
 from mcp_django.transports.http.sse_body import SSESource
 from mcp_django.transports.security import HeaderPairs
 
@@ -74,6 +78,71 @@ class HTTPRequest(NamedTuple):
     """Port of the client; None when the server does not provide it."""
     has_threads: bool = True
     """False if the process serves one request at a time (WSGI)."""
+
+    @classmethod
+    def from_scope(
+        cls,
+        scope: Scope,
+        headers: Headers,
+        body: bytes,
+        url_kwargs: Mapping[str, Any] | None,
+        *,
+        is_oversize: bool = False,
+        make_request: Callable[[Principal], Any] | None = None,
+        context: Context | None = None,
+    ) -> "HTTPRequest":
+        """Return the request of an ASGI scope, whose headers and body have been read."""
+        client = scope.get("client")
+        return cls(
+            method=scope["method"],
+            headers=headers,
+            body=body,
+            peer=client[0] if client else None,
+            url_kwargs=url_kwargs,
+            make_request=make_request,
+            is_oversize=is_oversize,
+            context=context,
+            scheme=scope.get("scheme") or "http",
+            http_version=scope.get("http_version"),
+            peer_port=client[1] if client else None,
+        )
+
+    @classmethod
+    def from_django(
+        cls,
+        request: HttpRequest,
+        headers: Headers,
+        body: bytes,
+        url_kwargs: Mapping[str, Any] | None,
+        *,
+        is_oversize: bool = False,
+        context: Context | None = None,
+    ) -> "HTTPRequest":
+        """Return the request of a Django view, whose headers and body have been read.
+
+        Under WSGI it supports no streaming.
+        """
+        is_asgi = isinstance(request, ASGIRequest)
+        if isinstance(request, ASGIRequest):
+            version = request.scope.get("http_version")
+        else:
+            version = str(request.META.get("SERVER_PROTOCOL", "")).partition("/")[2] or None
+        port = str(request.META.get("REMOTE_PORT", ""))
+        return cls(
+            method=request.method or "",
+            headers=headers,
+            body=body,
+            peer=request.META.get("REMOTE_ADDR"),
+            url_kwargs=url_kwargs,
+            make_request=partial(attach_user, request),
+            supports_streaming=is_asgi,
+            is_oversize=is_oversize,
+            context=context,
+            scheme=request.scheme or "http",
+            http_version=version,
+            peer_port=int(port) if port.isdecimal() else None,
+            has_threads=is_asgi or bool(request.META.get("wsgi.multithread", True)),
+        )
 
     @property
     def network(self) -> NetworkInfo:
