@@ -16,11 +16,11 @@ from mcp_django.auth.authentication.verifiers import AuthError
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.resource import ProtectedResource
-from mcp_django.protocol.sse import Decoder
 from mcp_django.server.primitives import registry
 from mcp_django.testing import TestClient
 from mcp_django.wiring import get_ports
 from tests.server.client import HANDSHAKE, STATELESS
+from tests.support.sse_decoder import Decoder
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ORIGIN = "https://testserver"

@@ -12,11 +12,11 @@ from django.test import Client as DjangoClient
 from django.utils import translation
 
 from mcp_django.models import EndReason, Session
-from mcp_django.protocol import sse
 from mcp_django.signals import call_finished, call_started
 from tests.interaction.clients import HANDSHAKE, META, REVISIONS, STATELESS, Client, accept
 from tests.interaction.messages import message_check
 from tests.interaction.transports import Transport
+from tests.support.sse_decoder import Decoder
 
 HEADERS = {"authorization": "Bearer alice", "host": "127.0.0.1:8000"}
 
@@ -85,7 +85,7 @@ def test_a_client_that_accepts_only_streams_gets_one_event(post, session):
         "params": {"name": "steps", "arguments": {"count": 3}},
     }
     response, _ = post(message, HANDSHAKE[-1], accept="text/event-stream", **session)
-    (found,) = sse.Decoder().feed(response.content)
+    (found,) = Decoder().feed(response.content)
     assert response["content-type"] == "text/event-stream"
     assert json.loads(found.data)["result"]["content"][0]["text"] == "done"
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_django.protocol import sse
-from mcp_django.protocol.sse import Decoder, ServerSentEvent
+from tests.support.sse_decoder import Decoder, ServerSentEvent
 
 LINES = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"))
 NAMES = LINES.filter(bool)
@@ -86,9 +86,9 @@ def test_what_would_break_out_of_its_line_is_refused(subtests: pytest.Subtests) 
             sse.event(b"x", **wrong)
 
 
-@given(st.text(st.characters(codec="utf-8")))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\r\n")))
 def test_a_comment_is_no_event(text):
-    assert decode(sse.comment(text), sse.event(b"x")) == decode(sse.event(b"x"))
+    assert decode(b": %b\n\n" % text.encode(), sse.event(b"x")) == decode(sse.event(b"x"))
 
 
 def test_the_keep_alive_is_a_comment():
@@ -182,7 +182,7 @@ def test_a_long_line_in_small_chunks_takes_linear_time():
 
 
 def test_a_cut_after_the_id_line_does_not_move_it() -> None:
-    decoder = sse.Decoder()
+    decoder = Decoder()
     decoder.feed(sse.with_id(b"one", b"{}"))
     decoder.feed(sse.with_id(b"two", b"{}")[:-1])
     assert decoder.last_event_id == "one"
@@ -191,13 +191,13 @@ def test_a_cut_after_the_id_line_does_not_move_it() -> None:
 
 
 def test_an_event_without_data_moves_the_id_and_may_say_when_to_come_back() -> None:
-    decoder = sse.Decoder()
+    decoder = Decoder()
     (event,) = decoder.feed(sse.priming(b"one", retry=250))
     assert (event.data, event.id, event.retry) == (b"", "one", 250)
 
 
 def test_a_comment_reports_nothing_on_a_stream_with_ids() -> None:
-    decoder = sse.Decoder()
+    decoder = Decoder()
     stream = sse.with_id(b"one", b"{}") + sse.KEEP_ALIVE + sse.with_id(b"two", b"[]")
     assert [event.data for event in decoder.feed(stream)] == [b"{}", b"[]"]
     assert not sse.KEEP_ALIVE.endswith(b"\n\n")

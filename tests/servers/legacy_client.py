@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from mcp_django.protocol.sse import Decoder, ServerSentEvent
 from tests.servers.client import HANDSHAKE, Answer, Request
+from tests.support.sse_decoder import Decoder, ServerSentEvent
 
 
 class LegacyClient:

@@ -9,6 +9,7 @@ from mcp_django.protocol import sse
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.transports.http.sse_body import CallSource, SSEBody
 from tests.support.clock import Clock
+from tests.support.sse_decoder import Decoder
 
 LONG = 10.0
 
@@ -42,7 +43,7 @@ async def test_messages_become_events_and_the_end_ends_the_stream() -> None:
     first = await anext(events)
     outbox.finish(b'{"c":3}')
     rest = [chunk async for chunk in events]
-    found = sse.Decoder().feed(b"".join([first, *rest]))
+    found = Decoder().feed(b"".join([first, *rest]))
     assert [event.data for event in found] == [b'{"a":1}', b'{"b":2}', b'{"c":3}']
 
 

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from mcp_django.protocol import sse
 from tests.servers.client import HANDSHAKE, META, STATELESS
+from tests.support.sse_decoder import Decoder, ServerSentEvent
 from tests.support.waiting import WAIT_SECONDS
 
 PATH = "/mcp"
@@ -38,10 +38,10 @@ class Stream:
         self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         return self
 
-    async def events(self) -> AsyncIterator[sse.ServerSentEvent]:
+    async def events(self) -> AsyncIterator[ServerSentEvent]:
         """Events as they arrive, those without data included, until the server ends the stream."""
         assert self.headers.get("content-type", "").startswith("text/event-stream"), (self.status, self.headers)
-        decoder = sse.Decoder()
+        decoder = Decoder()
         async for piece in self._pieces():
             for event in decoder.feed(piece):
                 yield event

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mcp_django.protocol.sse import Decoder, ServerSentEvent
 from tests.interaction.messages import message_check
 from tests.interaction.wire import App, http_scope
+from tests.support.sse_decoder import Decoder, ServerSentEvent
 
 REVISION = "2025-11-25"
 both_doors = pytest.mark.parametrize("door", ["asgi", "view"], indirect=True)
