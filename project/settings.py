@@ -38,6 +38,7 @@ INSTALLED_APPS = [
     "mcp_django",
     "mcp_django.contrib.apps",
     "mcp_django.contrib.control_room",
+    "mcp_django.contrib.playground",
     "mcp_django.contrib.tasks",
     "project.airports",
 ]

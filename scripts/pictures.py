@@ -194,7 +194,7 @@ def take_room_pictures(context: BrowserContext, demo: Demo, suffix: str) -> None
     page.locator("#result_list tbody th a").first.click()
     save_picture(page.locator(".call-times").first.screenshot(), f"call-timeline{suffix}")
 
-    page.goto(f"{demo.site}{ROOM}/playground/?name=plan_trip")
+    page.goto(f"{demo.site}/admin/mcp_playground/playground/?name=plan_trip")
     save_picture(page.screenshot(), f"playground{suffix}")
 
 

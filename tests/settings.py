@@ -49,6 +49,7 @@ INSTALLED_APPS = [
     "mcp_django.contrib.tasks",
     "mcp_django.contrib.apps",
     "mcp_django.contrib.control_room",
+    "mcp_django.contrib.playground",
     "mcp_django.contrib.skills",
     "tests.testapp",
     "tests.library",

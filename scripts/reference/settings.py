@@ -22,9 +22,10 @@ from mcp_django.conf.proxies import ProxySettings
 from mcp_django.conf.readers import find_reader
 from mcp_django.contrib.apps.preview.options import PreviewSettings
 from mcp_django.contrib.control_room.alerts.options import AlertSettings
-from mcp_django.contrib.control_room.options import CallSelection, MetricsSettings, PlaygroundSettings, RecordSettings
+from mcp_django.contrib.control_room.options import CallSelection, MetricsSettings, RecordSettings
 from mcp_django.contrib.memory.options import MemorySettings
 from mcp_django.contrib.oauth.options import OAuthSettings
+from mcp_django.contrib.playground.models import PlaygroundSettings
 from mcp_django.contrib.tasks.options import TaskSettings
 from scripts.reference import limits
 from scripts.reference.sources import MARK
@@ -123,7 +124,7 @@ APPS: Final = {
     "APPS_PREVIEW": "mcp_django.contrib.apps",
     "RECORD": "mcp_django.contrib.control_room",
     "METRICS": "mcp_django.contrib.control_room",
-    "PLAYGROUND": "mcp_django.contrib.control_room",
+    "PLAYGROUND": "mcp_django.contrib.playground",
     "ALERTS": "mcp_django.contrib.control_room",
 }
 """Sections that exist only if an app is installed, with the app."""

@@ -10,7 +10,7 @@ from django.utils import timezone
 from playwright.sync_api import Page, Request, expect
 from pytest_django.fixtures import Settings
 
-from mcp_django.contrib import control_room
+from mcp_django.contrib import control_room, playground
 from mcp_django.contrib.control_room.models import Alert
 from mcp_django.contrib.control_room.recording.timeline import RecordedWait, Timeline
 from tests.browser.accessibility import OF_DJANGO, check
@@ -24,7 +24,8 @@ from tests.support.waiting import wait_until
 __all__ = ["boss", "page", "site_url", "strict_server"]
 OWN = "#content-main"
 ROOM = "/admin/mcp_control_room/controlroom/"
-PLAYGROUND = "/admin/mcp_control_room/playground/"
+PLAYGROUND = "/admin/mcp_playground/playground/"
+ACCESS = "/admin/mcp_django/access/"
 HIDE = """hidden => {
   Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
   document.dispatchEvent(new Event("visibilitychange"));
@@ -34,8 +35,9 @@ HIDE = """hidden => {
 @pytest.fixture
 def room(page: Page, settings: Settings) -> Page:
     """The browser of an administrator, and calls of the last minutes."""
-    static = Path(control_room.__file__).with_name("static") / "mcp_control_room"
-    Path(settings.STATIC_ROOT, "mcp_control_room").symlink_to(static, target_is_directory=True)
+    for label, app in (("mcp_control_room", control_room), ("mcp_playground", playground)):
+        static = Path(app.__file__).with_name("static") / label
+        Path(settings.STATIC_ROOT, label).symlink_to(static, target_is_directory=True)
     now = timezone.now().replace(second=0, microsecond=0)
     for past in range(20):
         make_rollup(now - timedelta(minutes=past), count=past + 3, name=f"a_tool_with_a_long_name_{past % 3}")
@@ -96,7 +98,7 @@ def test_the_room_is_usable_and_live(room: Page) -> None:
     check(room, ignored=OF_DJANGO, own=OWN)
     room.locator("#content-main input[type=submit]").click()
     expect(room.locator("#streams a[href*=end-stream]")).to_have_count(0)
-    room.goto(f"{ROOM}access/?server=default&users=boss")
+    room.goto(f"{ACCESS}?server=default&users=boss")
     room.locator("#access summary").first.click()
     check(room, ignored=OF_DJANGO, own=OWN)
     for path in ("calllogentry/", "alert/"):
@@ -141,7 +143,7 @@ def test_the_room_is_usable_and_live(room: Page) -> None:
 
 def test_the_playground_is_usable(room: Page, settings: Settings) -> None:
     settings.MCP = settings.MCP | {"PLAYGROUND": {"ENABLED": True}}
-    room.goto(f"{ROOM.replace('controlroom', 'playground')}")
+    room.goto(PLAYGROUND)
     room.locator(".playground-entries a").first.click()
     check(room, ignored=OF_DJANGO, own=OWN)
     room.locator(".playground-entry form").first.locator("input:visible, select, textarea").first.focus()

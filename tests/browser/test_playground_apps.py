@@ -19,7 +19,8 @@ from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from mcp_django import Context, Server, wiring
-from mcp_django.contrib import apps, control_room
+from mcp_django.contrib import apps
+from mcp_django.contrib import playground as playground_app
 from mcp_django.server.primitives.registry import get_registry
 from tests.browser.policy import POLICY
 from tests.support.waiting import WAIT_SECONDS
@@ -30,7 +31,7 @@ VIEWS = Path(__file__).with_name("hosting") / "site" / "views"
 SITE_POLICY_COOKIE = "site_policy"
 STATIC = {
     name: Path(source.__file__).with_name("static")
-    for name, source in (("mcp_control_room", control_room), ("mcp_apps", apps), ("admin", django.contrib.admin))
+    for name, source in (("mcp_playground", playground_app), ("mcp_apps", apps), ("admin", django.contrib.admin))
 }
 CART = """<body><main><p id="input"></p><p id="result"></p><p id="seen"></p></main><script>
 const show = (id, value) => { document.getElementById(id).textContent = JSON.stringify(value); };
@@ -122,7 +123,7 @@ class Playground:
 
     def run(self, tool: str) -> None:
         """Send the form of a tool, and wait until its app is connected."""
-        self.page.goto(f"/admin/mcp_control_room/playground/?server={ALIAS}&as=ada&name={tool}")
+        self.page.goto(f"/admin/mcp_playground/playground/?server={ALIAS}&as=ada&name={tool}")
         self.page.locator("button[value=send]").click()
         self.page.locator("[data-app-part=status][data-state=connected]").wait_for()
 

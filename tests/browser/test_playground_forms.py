@@ -18,10 +18,10 @@ from mcp_django.server.primitives.registry import get_registry
 from mcp_django.types import AudioContent, ImageContent
 from tests.browser.accessibility import OF_DJANGO, check
 from tests.browser.test_control_room import boss, page, room, site_url, strict_server
-from tests.contrib.control_room.test_playground import PIXEL
+from tests.contrib.playground.test_playground import PIXEL
 
 __all__ = ["boss", "page", "room", "site_url", "strict_server"]
-PLAYGROUND = "/admin/mcp_control_room/playground/"
+PLAYGROUND = "/admin/mcp_playground/playground/"
 SILENCE = (
     b"RIFF"
     + struct.pack("<I4s4sIHHIIHH4sI", 836, b"WAVE", b"fmt ", 16, 1, 1, 8000, 8000, 1, 8, b"data", 800)

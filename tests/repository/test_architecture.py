@@ -55,6 +55,7 @@ LAYERS = (
         "contrib.control_room",
         "contrib.oauth",
         "contrib.openapi",
+        "contrib.playground",
         "contrib.proxies",
         "contrib.rest",
         "contrib.skills",
@@ -70,7 +71,8 @@ SIDEWAYS = {
     ("asgi", "routing"),  # mount() serves the project's socket routes
     ("management", "testing"),  # mcp_call talks to the server in process
     ("urls", "well_known"),  # what belongs at the root of the origin is served there, too
-    ("contrib.control_room", "contrib.apps"),  # the playground shows apps as the preview does
+    ("contrib.playground", "contrib.apps"),  # the playground shows apps as the preview does
+    ("contrib.playground", "contrib.control_room"),  # it is linked from recorded calls, and shows their arguments
     ("contrib.tasks", "contrib.control_room"),  # tasks register their own rule of alerts
     ("contrib.rest", "contrib.openapi"),  # a document of drf-spectacular is a toolset as others are
 }

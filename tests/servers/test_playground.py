@@ -12,7 +12,7 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 import pytest
 
-from mcp_django.contrib.control_room.playground.runs.streams import MEDIA_TYPE
+from mcp_django.contrib.playground.runs.streams import MEDIA_TYPE
 from tests.servers.harness import Server, serve
 from tests.support.waiting import WAIT_SECONDS
 
@@ -24,7 +24,7 @@ class Player:
     """A browser with the playground, whose script reads the events of a run. It keeps its cookies."""
 
     def __init__(self, server: Server) -> None:
-        self._page = f"http://127.0.0.1:{server.port}/admin/mcp_control_room/playground/"
+        self._page = f"http://127.0.0.1:{server.port}/admin/mcp_playground/playground/"
         self._opener = build_opener(HTTPCookieProcessor(CookieJar()))
 
     def run(self, tool: str, **fields: str) -> HTTPResponse:

@@ -9,7 +9,15 @@ from django.contrib.auth.models import User
 from django.db import models
 from django.utils import timezone
 
-PACKAGE_LABELS = ("mcp_django", "mcp_control_room", "mcp_memory", "mcp_oauth", "mcp_skills", "mcp_tasks")
+PACKAGE_LABELS = (
+    "mcp_django",
+    "mcp_control_room",
+    "mcp_memory",
+    "mcp_oauth",
+    "mcp_playground",
+    "mcp_skills",
+    "mcp_tasks",
+)
 """Labels of the apps of the package."""
 
 

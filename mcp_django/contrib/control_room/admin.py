@@ -31,11 +31,10 @@ from mcp_django.contrib.control_room.pages.call_phases import build_phases
 from mcp_django.contrib.control_room.pages.call_rounds import load_rounds
 from mcp_django.contrib.control_room.pages.callers import load_user_names
 from mcp_django.contrib.control_room.pages.room import ControlRoomAdmin
-from mcp_django.contrib.control_room.playground_page import PlaygroundAdmin
 from mcp_django.contrib.control_room.recording.writer import get_alias
 from mcp_django.types import clean_text
 
-__all__ = ["CallLogEntryAdmin", "ControlRoomAdmin", "PlaygroundAdmin"]
+__all__ = ["CallLogEntryAdmin", "ControlRoomAdmin"]
 SOURCES = {
     "duration": "milliseconds",
     "waited": "waited_milliseconds",

@@ -7,8 +7,7 @@ from django.utils.translation import gettext_lazy as _
 class ControlRoomConfig(AppConfig):
     """App configuration.
 
-    Registers the settings in `MCP["RECORD"]` and `MCP["ALERTS"]`, the recorder of calls, the check of alerts, and
-    the access of operators to the playground, which their tasks need.
+    Registers the settings in `MCP["RECORD"]` and `MCP["ALERTS"]`, the recorder of calls, and the check of alerts.
     """
 
     name = "mcp_django.contrib.control_room"
@@ -17,13 +16,10 @@ class ControlRoomConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from mcp_django.auth.authentication.stored_credentials import register_credential_source
         from mcp_django.contrib.control_room.alerts import measurements
         from mcp_django.contrib.control_room.alerts.evaluation import AlertTimer
-        from mcp_django.contrib.control_room.playground.principals import PlaygroundAccess
         from mcp_django.contrib.control_room.recording.recorder import RECORDER, install_recorder
 
         measurements.register()
         install_recorder()
-        register_credential_source(PlaygroundAccess())
         RECORDER.schedule.add_task(AlertTimer().check)

@@ -132,20 +132,6 @@ class ControlRoom(CallRollup):
         verbose_name_plural = _("control room")
 
 
-class Playground(CallRollup):
-    """Pages of the playground, which have no rows of their own."""
-
-    class Meta:
-        proxy = True
-        default_permissions = ()
-        permissions = [
-            ("use_playground", _("Can use the playground")),
-            ("use_playground_as", _("Can use the playground as other users")),
-        ]
-        verbose_name = _("playground")
-        verbose_name_plural = _("playground")
-
-
 class UsageRollup(models.Model):
     """Count of the calls of one caller and name in an hour, by process."""
 

@@ -206,17 +206,6 @@ class MetricsSettings:
 get_metrics_settings = register_settings("METRICS", MetricsSettings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaygroundSettings:
-    """`MCP["PLAYGROUND"]`: the playground in the admin."""
-
-    enabled: bool | None = None
-    """Serve the playground in the admin; None does so with DEBUG only."""
-
-
-get_playground_settings = register_settings("PLAYGROUND", PlaygroundSettings)
-
-
 class RecordRouter:
     """Router of the tables of this app to `MCP["RECORD"]["DATABASE"]`.
 

@@ -256,6 +256,6 @@ def send_in_playground(operator: User, user: User) -> None:
     browser = Client()
     browser.force_login(operator)
     query = {"server": ALIAS, "as": user.username, "name": "greet"}
-    url = reverse("admin:mcp_control_room_playground_changelist", query=query)
+    url = reverse("admin:mcp_playground_playground_changelist", query=query)
     page = browser.post(url, {"act": "send", "confirmed": "on"})
     assert "hello you" in page.content.decode()

@@ -191,7 +191,7 @@ def test_the_page_of_a_tool_has_its_policies_and_a_link_to_try_it(settings: Any)
     assert reverse("admin:mcp_django_toolpolicy_change", args=[policy.pk]) in page
     assert "rate: 1/m" in page
     assert "2/m" not in page
-    playground = reverse("admin:mcp_control_room_playground_changelist")
+    playground = reverse("admin:mcp_playground_playground_changelist")
     assert f"{playground}?server=default&amp;kind=tools&amp;name=greet" in page
     page = open_page(page_name=TARGET, **query)
     assert "gr*" not in page

@@ -13,6 +13,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "mcp_django.contrib.control_room",
+    "mcp_django.contrib.playground",
     "tests.servers.site.room",
 ]
 ROOT_URLCONF = "tests.servers.site.room_urls"

@@ -12,6 +12,7 @@ from django.utils.http import urlencode
 from django.utils.text import capfirst
 
 from mcp_django.admin.base import BaseAdmin
+from mcp_django.contrib.control_room.added_links import AddedLink, LinkSubject, build_links
 from mcp_django.contrib.control_room.models import CallLogEntry
 
 VIEW, MANAGE = "view", "manage"
@@ -42,6 +43,10 @@ class RoomLinks:
             return reverse(name, args=args)
         except NoReverseMatch:  # another admin of the project, without this page
             return ""
+
+    def build_added(self, subject: LinkSubject) -> list[AddedLink]:
+        """Return the links of other apps on the page of a subject."""
+        return build_links(self._request, self._site, subject)
 
     def find_calls(self, **lookups: Any) -> str:
         """Return the URL of the list of recorded calls, filtered; "" without the permission."""

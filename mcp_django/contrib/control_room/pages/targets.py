@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from django.http import Http404, QueryDict
-from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from mcp_django.contrib.control_room.models import CallLogEntry, Playground
+from mcp_django.contrib.control_room.added_links import LinkSubject
+from mcp_django.contrib.control_room.models import CallLogEntry
 from mcp_django.contrib.control_room.pages.callers import CallerList, load_callers, load_user_names
 from mcp_django.contrib.control_room.pages.figures import (
     FAILED,
@@ -28,8 +28,6 @@ from mcp_django.contrib.control_room.templatetags.room_figures import duration
 from mcp_django.models import ToolPolicy
 
 MAX_SHOWN_CALLS = 10
-PLAYGROUND_KINDS = {"tools/call": "tools", "prompts/get": "prompts", "resources/read": "resources"}
-"""Lists of the playground, by the methods that it can use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +93,11 @@ def build_target_links(target: CallTarget, figures: SpanFigures, span: TimeSpan,
     filters = {name: value for name, value in target._asdict().items() if value}
     urls = build_call_urls(links, figures.total, since, **filters)
     policies = links.find_admin(ToolPolicy) if target.method == TOOL_METHOD else None
-    playground = links.find(Playground) if target.method in PLAYGROUND_KINDS else ""
-    place = {"server": target.server, "kind": PLAYGROUND_KINDS.get(target.method, ""), "name": target.name}
     return {
         "tiles": list(build_figure_tiles(figures.total, since, span.count_minutes(), urls)),
         "policies": [] if policies is None else list(_list_policies(target, policies)),
         "policies_url": links.find(ToolPolicy) if policies is not None else "",
-        "playground_url": f"{playground}?{urlencode(place)}" if playground else "",
+        "added_links": links.build_added(LinkSubject(target.server, target.method, target.name)),
         "own_calls_url": links.find_calls(**filters),
     }
 

@@ -1,0 +1,54 @@
+"""Form of an entry: with what was typed, with the arguments of a link, or as it starts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from mcp_django.contrib.playground.forms.schema_forms import ArgumentsForm, build_filled_form, read_json
+from mcp_django.contrib.playground.links import InvalidLink, read_linked_arguments
+from mcp_django.contrib.playground.messages import format_json
+from mcp_django.contrib.playground.primitives import ListedPrimitive
+
+
+class InvalidArguments(ValueError):
+    """Arguments that cannot be sent; the text has the reason."""
+
+
+def build_form_context(
+    request: HttpRequest, entry: ListedPrimitive, query: Mapping[str, str], *, is_typed: bool
+) -> dict[str, Any]:
+    """Return the form of an entry for the page. `query` is that of its URL.
+
+    Arguments of a link that no form can show are JSON.
+    """
+    schema = entry.build_schema()
+    context: dict[str, Any] = {"schema": format_json(schema)}
+    if is_typed:
+        return context | {"form": ArgumentsForm(schema, request.POST)}
+
+    try:
+        linked = read_linked_arguments(request, query)
+    except InvalidLink as problem:
+        return context | {"form": _fill(schema, entry.get_start()), "error": str(problem)}
+    form = _fill(schema, linked or entry.get_start())
+    if linked and not form.is_bound:
+        context["error"] = _("The form cannot show these arguments. They are below as JSON.")
+    return context | {"form": form} | ({"arguments": format_json(linked)} if linked else {})
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """Return the arguments of a JSON text. Raises InvalidArguments."""
+    try:
+        arguments = read_json(text)
+    except ValueError as problem:
+        raise InvalidArguments(_("This is not valid JSON: %(problem)s") % {"problem": problem}) from None
+    if not isinstance(arguments, dict):
+        raise InvalidArguments(_("The arguments must be a JSON object."))
+    return arguments
+
+
+def _fill(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> ArgumentsForm:
+    """Return the form with the arguments; the empty form if it cannot show them."""
+    return (build_filled_form(schema, arguments) if arguments else None) or ArgumentsForm(schema)
