@@ -18,11 +18,13 @@ from django.db.models import Model
 
 from mcp_django.orm import admin_log
 from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.rows.lookup import find_rows, get_label
+from mcp_django.orm.rows.schema import pk_schema
 from mcp_django.orm.schema import Schema, object_schema
 from mcp_django.orm.tools.base import build_model_tool
 from mcp_django.orm.writes.base import WriteOperation
-from mcp_django.orm.writes.lookup import find_rows, format_values, get_label
-from mcp_django.orm.writes.schema import dry_run_schema, idempotency_schema, pk_schema
+from mcp_django.orm.writes.confirmation import format_values
+from mcp_django.orm.writes.schema import dry_run_schema, idempotency_schema
 from mcp_django.protocol.errors import InvalidParams, ToolError
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.schema import (
@@ -161,8 +163,7 @@ class ActionCall(WriteOperation):
     def __init__(
         self, toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any], action: CompiledAction
     ) -> None:
-        super().__init__(toolset, ctx, arguments)
-        self.name = action.name
+        super().__init__(toolset, ctx, arguments, name=action.name)
         self.atomic = action.options.atomic
         self.confirm = action.confirm
         self._action = action

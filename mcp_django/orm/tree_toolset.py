@@ -10,8 +10,8 @@ from django.db.models.functions import Length, Substr
 from mcp_django.orm.actions import action
 from mcp_django.orm.declaration.exposed_fields import find_field, get_tree_columns
 from mcp_django.orm.declaration.writable_form import FormClass
+from mcp_django.orm.rows.lookup import build_not_found, parse_key
 from mcp_django.orm.toolset import ModelToolset
-from mcp_django.orm.writes.lookup import build_not_found, parse_key
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context

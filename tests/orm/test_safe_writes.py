@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import Context
 from mcp_django.models import OnceResult
 from mcp_django.orm.writes import base
-from mcp_django.orm.writes.lookup import require_confirmation
+from mcp_django.orm.writes.confirmation import require_confirmation
 from mcp_django.protocol.errors import MissingClientCapability
 from tests.orm.toolsets import principal, shop
 from tests.orm.writing import Categories, Orders, Products, as_user, call, get_error, get_result, user

@@ -128,6 +128,7 @@ SUB_LAYERS = {
         {"queries"},
         {"arguments"},
         {"schema"},
+        {"rows"},
         {"writes"},
         {"tools"},
         {"actions", "resources"},
@@ -390,6 +391,16 @@ def test_imports_follow_the_map() -> None:
 
 def test_functions_import_only_optional_packages() -> None:
     assert violations(wrong_imports_in_functions) == ""
+
+
+# Modules of `orm` that only read, although they lie in folders that may import `orm.writes`.
+READING_MODULES = ("orm/tools/aggregate.py", "orm/tools/base.py", "orm/tools/history.py", "orm/tools/rows.py")
+
+
+def test_tools_that_read_do_not_import_writing() -> None:
+    trees = {path: tree for path, _, tree in modules()}
+    found = [(path, name) for path in READING_MODULES for _, name in imports(path, trees[path]) if "orm.writes" in name]
+    assert found == []
 
 
 def test_hooks_of_transactions_raise_and_log_in_one_way() -> None:

@@ -56,7 +56,7 @@ TOOL_TEMPLATES = {
         aggregate.result_schema,
     ),
     "create": ToolTemplate(
-        CreateOperation.call,
+        partial(CreateOperation.call, "create"),
         "Add one {name}.",
         "Create a row of a model.",
         schema.create_schema,
@@ -64,7 +64,7 @@ TOOL_TEMPLATES = {
         ToolAnnotations(read_only=False, destructive=False, idempotent=False, open_world=False),
     ),
     "update": ToolTemplate(
-        UpdateOperation.call,
+        partial(UpdateOperation.call, "update"),
         "Change values of one {name}; what is not named stays as it is.",
         "Change a row of a model.",
         schema.update_schema,
@@ -72,7 +72,7 @@ TOOL_TEMPLATES = {
         ToolAnnotations(read_only=False, destructive=True, idempotent=False, open_world=False),
     ),
     "delete": ToolTemplate(
-        DeleteOperation.call,
+        partial(DeleteOperation.call, "delete"),
         "Delete one {name}. With dry_run it says what would be deleted with it.",
         "Delete a row of a model.",
         schema.delete_schema,

@@ -14,11 +14,11 @@ from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.declaration.writable_form import WritableForm
 from mcp_django.orm.queries.visibility import VisibilityScope
+from mcp_django.orm.rows.schema import pk_schema
+from mcp_django.orm.rows.versions import VERSION_KEY
 from mcp_django.orm.schema import Schema, object_schema, result_object_schema
 from mcp_django.orm.tools.base import can_use_tool
 from mcp_django.orm.tools.rows import get_row
-from mcp_django.orm.writes.rows import VERSION_KEY
-from mcp_django.orm.writes.schema import pk_schema
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import any_of_types
 from mcp_django.server.composition.mounting import get_client_name

@@ -19,10 +19,10 @@ from django.utils.translation import override
 from mcp_django.orm.admin_log import ADDITION, CHANGE, DELETION, get_log_entry_model
 from mcp_django.orm.codecs.django_fields import format_datetime
 from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.rows.lookup import find_rows
+from mcp_django.orm.rows.schema import pk_schema
 from mcp_django.orm.schema import Schema, object_schema
 from mcp_django.orm.tools.base import ReadQuery
-from mcp_django.orm.writes.lookup import find_rows
-from mcp_django.orm.writes.schema import pk_schema
 from mcp_django.protocol import jsonrpc
 from mcp_django.schema import ANY_VALUE_SCHEMA, DeclarationError
 from mcp_django.server.context.context import Context

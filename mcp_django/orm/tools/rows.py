@@ -7,6 +7,10 @@ from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.queries.filters import apply_conditions
 from mcp_django.orm.queries.pagination import RowOrder, digest_query
 from mcp_django.orm.queries.serialize import get_plan, read_rows, select_columns
+from mcp_django.orm.rows.items import complete_row
+from mcp_django.orm.rows.lookup import build_not_found, parse_key
+from mcp_django.orm.rows.schema import brief_row_schema, full_row_schema
+from mcp_django.orm.rows.versions import build_version_expressions
 from mcp_django.orm.schema import (
     Schema,
     fields_schema,
@@ -18,9 +22,6 @@ from mcp_django.orm.schema import (
     value_schema,
 )
 from mcp_django.orm.tools.base import ReadQuery
-from mcp_django.orm.writes.lookup import build_not_found, parse_key
-from mcp_django.orm.writes.rows import build_version_expressions, complete_row
-from mcp_django.orm.writes.schema import brief_row_schema, full_row_schema
 from mcp_django.schema import any_of_types
 from mcp_django.server.context.context import Context
 

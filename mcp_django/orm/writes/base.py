@@ -9,9 +9,10 @@ from django.db.models import Model
 
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.queries.visibility import VisibilityScope
+from mcp_django.orm.rows.lookup import find_rows
+from mcp_django.orm.rows.versions import check_version, get_row_version
+from mcp_django.orm.writes.confirmation import require_confirmation
 from mcp_django.orm.writes.conflicts import build_conflict_error
-from mcp_django.orm.writes.lookup import find_rows, require_confirmation
-from mcp_django.orm.writes.rows import check_version, get_row_version
 from mcp_django.orm.writes.transaction import IdempotentWrite, run_write
 from mcp_django.protocol.errors import ToolError
 from mcp_django.server.context.context import Context
@@ -23,10 +24,12 @@ ROWS_CHANGED_MESSAGE = "The rows changed before the confirmation, and nothing wa
 class WriteOperation(ABC):
     """Base class of actions and of tools that write; `run()` executes the call."""
 
-    name: str
-    """Name of the tool or action, as in the toolset's `confirm`."""
+    def __init__(self, toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any], *, name: str) -> None:
+        """Prepare the operation of a call.
 
-    def __init__(self, toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> None:
+        `name` is that of the tool or action, as in the toolset's `confirm`.
+        """
+        self.name = name
         self.toolset = toolset
         self.ctx = ctx
         self.arguments = arguments
@@ -34,7 +37,7 @@ class WriteOperation(ABC):
         self.scope = VisibilityScope(toolset, ctx, self.using)
         self.dry_run = bool(arguments.get("dry_run"))
         self.atomic = True
-        self.confirm: Confirmation = toolset.get_confirmation(getattr(self, "name", ""))
+        self.confirm: Confirmation = toolset.get_confirmation(name)
         self._agreed_versions: tuple[str, ...] | None = None
 
     @abstractmethod
@@ -50,9 +53,9 @@ class WriteOperation(ABC):
         """Execute the write; called inside the transaction."""
 
     @classmethod
-    def call(cls, toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> Any:
+    def call(cls, name: str, toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> Any:
         """Execute a call of a tool; see `run`."""
-        return cls(toolset, ctx, arguments).run()
+        return cls(toolset, ctx, arguments, name=name).run()
 
     def run(self) -> Any:
         """Run the call and return its result as JSON.

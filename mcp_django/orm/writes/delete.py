@@ -10,8 +10,8 @@ from django.db.models.deletion import Collector
 
 from mcp_django.orm import admin_log
 from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.rows.lookup import get_label
 from mcp_django.orm.writes.base import ROWS_CHANGED_MESSAGE, WriteOperation
-from mcp_django.orm.writes.lookup import get_label
 from mcp_django.protocol.errors import ToolError
 from mcp_django.server.context.context import Context
 
@@ -112,7 +112,6 @@ class _CountingCollector(Collector):
 class DeleteOperation(WriteOperation):
     """Deletion of a row."""
 
-    name = "delete"
     _confirmed_effects: DeletionEffects | None = None
     """Effects of the deletion that the user confirmed."""
 

@@ -12,17 +12,13 @@ from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.declaration.inlines import ModelInline
 from mcp_django.orm.queries.visibility import format_names
+from mcp_django.orm.rows.items import serialize_written_row
+from mcp_django.orm.rows.lookup import format_on_one_line, get_label, lock_rows
+from mcp_django.orm.rows.versions import read_visible_keys
 from mcp_django.orm.writes.base import WriteOperation
 from mcp_django.orm.writes.binding import BoundWriteForm, FieldErrors
+from mcp_django.orm.writes.confirmation import format_values
 from mcp_django.orm.writes.delete import check_deletion
-from mcp_django.orm.writes.lookup import (
-    check_saved_row,
-    format_on_one_line,
-    format_values,
-    get_label,
-    lock_rows,
-)
-from mcp_django.orm.writes.rows import read_visible_keys, serialize_written_row
 from mcp_django.orm.writes.schema import get_inline_parameters
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import ArgumentError
@@ -76,11 +72,12 @@ class _InlineWriter:
 
     def run(self, changes: Mapping[str, Any]) -> None:
         inline = self.inline
-        self._require_permission(inline.has_class_permission(self.ctx), "change")
+        self._check_permission(inline.has_class_permission(self.ctx), "change")
 
         for number, pk in enumerate(changes.get("delete", ())):
             row = self._find_row(pk, f"delete[{number}]")
-            if row is not None and self._require_permission(inline.has_delete_permission(self.ctx, row), "delete"):
+            if row is not None:
+                self._check_permission(inline.has_delete_permission(self.ctx, row), "delete")
                 check_deletion(inline, self.ctx, row, using=self.using)
                 self.log_message += admin_log.build_deleted_message(row)
                 inline.delete_model(self.ctx, row)
@@ -88,22 +85,22 @@ class _InlineWriter:
         for number, entry in enumerate(changes.get("change", ())):
             place = f"change[{number}]"
             row = self._find_row(entry["pk"], place)
-            if row is not None and self._require_permission(inline.has_change_permission(self.ctx, row), "change"):
+            if row is not None:
+                self._check_permission(inline.has_change_permission(self.ctx, row), "change")
                 self._save(row, entry["values"], place, change=True)
 
         for number, values in enumerate(changes.get("add", ())):
-            if self._require_permission(inline.has_add_permission(self.ctx), "add"):
-                row = inline.model()
-                setattr(row, inline.foreign_key.name, self.parent)
-                self._save(row, values, f"add[{number}]", change=False)
+            self._check_permission(inline.has_add_permission(self.ctx), "add")
+            row = inline.model()
+            setattr(row, inline.foreign_key.name, self.parent)
+            self._save(row, values, f"add[{number}]", change=False)
 
         if changes.get("add") and inline.get_rows_below(self.parent, self.using).count() > inline.max_num:
             raise ToolError(f"{inline.name}: at most {inline.max_num} rows are allowed")
 
-    def _require_permission(self, allowed: bool, what: str) -> bool:
-        if not allowed:
-            raise ToolError(f"You may not {what} {self.inline.model._meta.verbose_name_plural}")
-        return True
+    def _check_permission(self, is_allowed: bool, verb: str) -> None:
+        if not is_allowed:
+            raise ToolError(f"You may not {verb} {self.inline.model._meta.verbose_name_plural}")
 
     def _find_row(self, pk: Any, place: str) -> Model | None:
         """Return a visible row below the parent, or record an error and return None."""
@@ -138,6 +135,24 @@ class _InlineWriter:
         labels = [bound_form.form.fields[name].label or name for name in values]
         self.log_message += (
             admin_log.build_changed_message(labels, saved) if change else admin_log.build_added_message(saved)
+        )
+
+
+def check_saved_row(toolset: BaseModelToolset, ctx: Context, row: Model, *, using: str, is_new: bool) -> None:
+    """Check that the caller has the permission for a row with its saved values, inside the transaction.
+
+    Otherwise callers could add rows, or move rows, to where they have no permission.
+
+    Raises:
+        ToolError: the caller has no permission.
+    """
+    if not toolset.row_permissions.restricts_rows:
+        return
+    saved = toolset.model._base_manager.using(using).filter(pk=row.pk).first()
+    if saved is None or not toolset.can_keep_row(ctx, saved, is_new=is_new):
+        verb = "add" if is_new else "change"
+        raise ToolError(
+            f"You may not {verb} a {toolset.model._meta.verbose_name} to these values, and nothing was changed"
         )
 
 
@@ -198,7 +213,6 @@ class SaveOperation(WriteOperation):
 class CreateOperation(SaveOperation):
     """Creation of a row."""
 
-    name = "create"
     is_new = True
 
     def build_question(self) -> tuple[str, tuple[str, ...]]:
@@ -231,7 +245,6 @@ class CreateOperation(SaveOperation):
 class UpdateOperation(SaveOperation):
     """Change of some values of a row."""
 
-    name = "update"
     is_new = False
 
     def build_question(self) -> tuple[str, tuple[str, ...]]:

@@ -6,6 +6,7 @@ from typing import Any
 from mcp_django.orm.arguments import describe_argument, is_described
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.inlines import ModelInline
+from mcp_django.orm.rows.schema import brief_row_schema, pk_schema
 from mcp_django.orm.schema import (
     ModelToolParameters,
     Schema,
@@ -14,7 +15,6 @@ from mcp_django.orm.schema import (
     row_schema,
     value_schema,
 )
-from mcp_django.orm.writes.rows import VERSION_KEY, is_versioned
 from mcp_django.orm.writes.transaction import MAX_KEY_CHARACTERS
 from mcp_django.schema import call_in_default_language, make_nullable
 from mcp_django.server.context.context import Context
@@ -55,11 +55,6 @@ def idempotency_schema(toolset: BaseModelToolset) -> Schema:
     """Return the argument `idempotency_key`."""
     text = describe_argument(toolset, "idempotency_key")
     return {"idempotency_key": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARACTERS, **text}}
-
-
-def pk_schema(toolset: BaseModelToolset) -> Schema:
-    """Return the schema of the primary key argument."""
-    return {**value_schema(toolset.exposure.pk), "description": f"The {toolset.model._meta.verbose_name}'s primary key"}
 
 
 def values_schema(toolset: BaseModelToolset, *, new: bool) -> Schema:
@@ -157,34 +152,3 @@ def deleted_schema(toolset: BaseModelToolset) -> Schema:
         "dry_run": {"type": "boolean"},
     }
     return result_object_schema(properties, ("pk", "label", "deleted", "changed", "dry_run"))
-
-
-def brief_row_schema(toolset: BaseModelToolset) -> tuple[Schema, Schema]:
-    """Return the schema of a row outside of `get`, and its definitions.
-
-    The schema of `get` has the fields. Without that tool, the fields are here.
-    """
-    if "get" not in toolset.tools:
-        return full_row_schema(toolset)
-    return {"type": "object", "properties": {"pk": value_schema(toolset.exposure.pk)}, "required": ["pk"]}, {}
-
-
-def full_row_schema(toolset: BaseModelToolset) -> tuple[Schema, Schema]:
-    """Return the schema of a row with inlines and version, and its definitions."""
-    row, definitions = row_schema(toolset, is_described=is_described(toolset))
-    properties = dict(row["properties"])
-    # `describe` names the inlines to callers who may use them.
-    for inline in () if is_described(toolset) else toolset.inline_toolsets:
-        inner, more = row_schema(inline, is_described=False)
-        definitions = {**definitions, **more}
-        properties[inline.name] = result_object_schema(
-            {
-                "items": {"type": "array", "items": inner},
-                "more": {"type": "boolean"},
-            },
-            ("items", "more"),
-        )
-
-    if is_versioned(toolset):
-        properties[VERSION_KEY] = {"type": "string"}
-    return {**row, "properties": properties}, definitions

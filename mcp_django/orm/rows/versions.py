@@ -1,4 +1,4 @@
-"""Written rows as `get` returns them, and row versions for optimistic locking.
+"""Row versions for optimistic locking.
 
 Clients send a version as `if_match` and change only the version that they read. A version is a keyed digest of the
 row's shown columns, or of its `version_field`. Without the key, clients cannot find values by trying digests. Hidden
@@ -13,13 +13,10 @@ from django.utils.crypto import salted_hmac
 
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.exposed_fields import ExposedField
-from mcp_django.orm.declaration.inlines import ModelInline
-from mcp_django.orm.queries.serialize import get_plan, read_rows
 from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema import to_json
-from mcp_django.server.context.context import Context
 
 VERSION_KEY = "_version"
 """Key of the version in a row."""
@@ -113,49 +110,3 @@ def _make_serializable(value: Any, item: ExposedField | None) -> Any:
         # Avoid `str`, which may render the value for a page and query the database.
         prepared = value if item is None else item.model_field.get_prep_value(value)
         return prepared if isinstance(prepared, str) else str(prepared)
-
-
-def serialize_written_row(toolset: BaseModelToolset, ctx: Context, row: Model, *, using: str) -> dict[str, Any]:
-    """Return `pk` and `item` of a written row.
-
-    The item is None if the caller may not view rows, or if the write moved the row out of the caller's visible rows.
-    """
-    pk = toolset.exposure.pk.codec.serialize(row.pk)
-    item = None
-
-    rows = toolset.get_queryset(ctx).using(using).filter(pk=row.pk).order_by()
-    if toolset.has_view_permission(ctx, row):
-        scope = VisibilityScope(toolset, ctx, using)
-        plan = get_plan(scope)
-        items, values = read_rows(scope, rows[:1], plan, build_version_expressions(scope))
-        if items:
-            item = complete_row(toolset, ctx, items[0], row.pk, values[0][len(plan.columns) :], using=using)
-    return {"pk": pk, "item": item}
-
-
-def complete_row(
-    toolset: BaseModelToolset,
-    ctx: Context,
-    item: dict[str, Any],
-    pk: Any,
-    values: Sequence[Any],
-    *,
-    using: str,
-    with_inlines: bool = True,
-) -> dict[str, Any]:
-    """Add the inline rows, if requested, and the version made of `values` to a row."""
-    if with_inlines:
-        for inline in toolset.inline_toolsets:
-            if inline.can_view(ctx):
-                item[inline.name] = _serialize_inline_rows(inline, ctx, pk, using)
-    if is_versioned(toolset):
-        item[VERSION_KEY] = compute_version(toolset, pk, values)
-    return item
-
-
-def _serialize_inline_rows(inline: ModelInline, ctx: Context, parent_pk: Any, using: str) -> dict[str, Any]:
-    rows = inline.get_queryset(ctx).using(using).filter(**{inline.foreign_key.name: parent_pk})
-    rows = rows.order_by(*(inline.ordering or ("pk",)))
-    scope = VisibilityScope(inline, ctx, using)
-    items, _ = read_rows(scope, rows[: inline.max_num + 1], get_plan(scope))
-    return {"items": items[: inline.max_num], "more": len(items) > inline.max_num}

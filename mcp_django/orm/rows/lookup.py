@@ -1,9 +1,6 @@
-"""Rows to write, on the database for writes, and questions about them to the client's user.
+"""Rows by their primary keys, with their labels and the errors for missing ones."""
 
-A question is sent before the transaction opens, so no locks are held while the client waits for its user.
-"""
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
@@ -18,32 +15,6 @@ from mcp_django.server.context.context import Context
 
 _MAX_VALUE_CHARACTERS = 200
 """Maximum length in characters of a value in the question."""
-_MAX_LINES = 30
-
-
-def require_confirmation(
-    toolset: BaseModelToolset,
-    ctx: Context,
-    name: str,
-    message: str,
-    versions: Iterable[str] = (),
-    *,
-    strict: bool = False,
-) -> None:
-    """Request confirmation of a tool or an action from the client's user.
-
-    Return if the user agrees. `versions` are the versions of the rows in question. If they change before the answer,
-    the question is sent again. With `strict`, an app does not count.
-
-    Raises:
-        ToolError: the user did not agree, or the client cannot ask its user.
-    """
-    if toolset.confirm_fallback == "proceed" and not ctx.supports("elicitation.form"):
-        return
-    key = "-".join(["confirm", name, *versions])
-    answer = ctx.sync.elicit(message, None, key=key[:128], strict=strict)
-    if answer.action != "accept":
-        raise ToolError("The user did not agree, and nothing was changed")
 
 
 def format_on_one_line(value: Any) -> str:
@@ -52,16 +23,6 @@ def format_on_one_line(value: Any) -> str:
     A value can then not imitate other lines of a question.
     """
     return clean_line(value if isinstance(value, str) else jsonrpc.dumps(value).decode(), _MAX_VALUE_CHARACTERS)
-
-
-def format_values(values: Mapping[str, Any]) -> str:
-    """Format a client's values for people, one line each."""
-    lines = []
-    for name, value in list(values.items())[:_MAX_LINES]:
-        lines.append(f"{name}: {format_on_one_line(value)}")
-    if len(values) > _MAX_LINES:
-        lines.append(f"… and {len(values) - _MAX_LINES} more")
-    return "\n".join(lines)
 
 
 def find_rows(
@@ -116,24 +77,6 @@ def lock_rows(toolset: BaseModelToolset, pks: list[Any], *, using: str) -> None:
         # Use a separate query: a project's queryset may contain joins and groups that cannot be locked.
         locked = toolset.model._base_manager.using(using).select_for_update().order_by("pk")
         list(locked.filter(pk__in=pks).values_list("pk"))
-
-
-def check_saved_row(toolset: BaseModelToolset, ctx: Context, row: Model, *, using: str, is_new: bool) -> None:
-    """Check that the caller has the permission for a row with its saved values, inside the transaction.
-
-    Otherwise callers could add rows, or move rows, to where they have no permission.
-
-    Raises:
-        ToolError: the caller has no permission.
-    """
-    if not toolset.row_permissions.restricts_rows:
-        return
-    saved = toolset.model._base_manager.using(using).filter(pk=row.pk).first()
-    if saved is None or not toolset.can_keep_row(ctx, saved, is_new=is_new):
-        verb = "add" if is_new else "change"
-        raise ToolError(
-            f"You may not {verb} a {toolset.model._meta.verbose_name} to these values, and nothing was changed"
-        )
 
 
 def build_not_found(toolset: BaseModelToolset, pk: Any) -> NotFound:

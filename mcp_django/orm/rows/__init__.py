@@ -1,0 +1,1 @@
+"""Rows as tools show them: lookup by key, versions, inline rows, schemas."""
