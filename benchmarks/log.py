@@ -135,7 +135,7 @@ async def listen(count: int) -> None:
         if len(delays) == count:
             over.set()
 
-    await wiring.get_event_publisher().get_follower().subscribe("bench", hear)
+    await wiring.get_services().event_publisher.get_follower().subscribe("bench", hear)
     print("ready", flush=True)
     await over.wait()
     print(json.dumps(delays), flush=True)
@@ -149,9 +149,9 @@ async def wakes(other: subprocess.Popen[str]) -> None:
     assert other.stdout is not None
     await asyncio.to_thread(other.stdout.readline)
     # As a worker that has something open itself.
-    following = await wiring.get_event_publisher().get_follower().subscribe("other", lambda event: None)
+    following = await wiring.get_services().event_publisher.get_follower().subscribe("other", lambda event: None)
     for _ in range(WAKES):
-        await wiring.get_event_publisher().publish(EventDraft("bench", "message", {"sent": time.monotonic()}))
+        await wiring.get_services().event_publisher.publish(EventDraft("bench", "message", {"sent": time.monotonic()}))
         await asyncio.sleep(PAUSE)
     show("append and delivery to another process", json.loads(await asyncio.to_thread(other.stdout.readline)))
     following.stop()

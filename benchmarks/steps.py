@@ -93,7 +93,7 @@ def _token_authenticator() -> Authenticator:
     from mcp_django.auth.authentication.verifiers import PersonalTokenVerifier
 
     return Authenticator(
-        "default", executor=wiring.get_executor(), verifiers=[PersonalTokenVerifier()], cache_seconds=3600
+        "default", executor=wiring.get_services().executor, verifiers=[PersonalTokenVerifier()], cache_seconds=3600
     )
 
 

@@ -40,13 +40,13 @@ def _publish_session_end(*, session: Any, **kwargs: Any) -> None:
     """Publish the end of a session by a client, the quota, the admin or a command."""
     # Imported here, because a process that ends no session does not need these modules.
     from mcp_django.runtime.sessions.events import publish_session_end
-    from mcp_django.wiring import get_event_publisher
+    from mcp_django.wiring import get_services
 
-    publish_session_end(get_event_publisher(), session)
+    publish_session_end(get_services().event_publisher, session)
 
 
 def _close_clients_on_shutdown(*, close: Any, **kwargs: Any) -> None:
     """Close the clients of the running loop when it shuts down."""
-    from mcp_django.wiring import get_lifecycle
+    from mcp_django.wiring import get_services
 
-    get_lifecycle().add_cleanup(close)
+    get_services().lifecycle.add_cleanup(close)

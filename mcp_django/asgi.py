@@ -42,14 +42,7 @@ from mcp_django.transports.websocket import (
     get_websocket_acceptor,
 )
 from mcp_django.transports.websocket import PATH as WS
-from mcp_django.wiring import (
-    get_database_readiness,
-    get_lifecycle,
-    get_ports,
-    get_resource_registry,
-    get_server,
-    list_aliases,
-)
+from mcp_django.wiring import get_ports, get_server, get_services, list_aliases
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -115,7 +108,7 @@ def _build_given(servers: Mapping[str, Server]) -> dict[str, _ServedEndpoint]:
     endpoints = {}
     for raw_path, server in servers.items():
         path = raw_path.strip("/")
-        get_resource_registry().set_path(server.alias, path)
+        get_services().resource_registry.set_path(server.alias, path)
         services = build_services(server.bind(get_ports(server.alias)))
         endpoints[path] = _ServedEndpoint(
             services.server,
@@ -135,7 +128,7 @@ class _MountedApplication:
         self._servers = [served.server for served in endpoints.values()]
         _warn_of_change_logs(self._servers)
         django_context = DjangoContext()
-        self._well_known = WellKnownEndpoint(get_resource_registry)
+        self._well_known = WellKnownEndpoint()
         self._http = _EndpointRoutes(django_context.script_prefix)
         self._sockets = _EndpointRoutes(django_context.script_prefix)
 
@@ -151,7 +144,7 @@ class _MountedApplication:
             if "websocket" in server.options.transports and f"/{path}/{TICKET}" not in self._http.static_routes:
                 self._http.add(f"{path}/{TICKET}", _build_http_app(tickets, server, f"{path}/{TICKET}", django_context))
             if server.options.healthz and f"/{path}/{HEALTHZ}" not in self._http.static_routes:
-                self._http.add(f"{path}/{HEALTHZ}", HealthEndpoint(get_lifecycle, get_database_readiness).app)
+                self._http.add(f"{path}/{HEALTHZ}", HealthEndpoint().app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -184,11 +177,11 @@ class _MountedApplication:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
                 await preparation.stop()
-                await get_lifecycle().shutdown()
+                await get_services().lifecycle.shutdown()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
             try:
-                await get_lifecycle().startup(self._servers)
+                await get_services().lifecycle.startup(self._servers)
             except RuntimeError as problem:
                 logger.exception("Startup failed; this process cannot serve")
                 await send({"type": "lifespan.startup.failed", "message": str(problem)})

@@ -24,7 +24,7 @@ def _build_patterns() -> list[URLPattern]:
 websocket_urlpatterns = _build_patterns()
 
 
-@on_change()
+@on_change
 def _rebuild_patterns() -> None:
     """Rebuild the routes in tests that override MCP, as `mount` does."""
     websocket_urlpatterns[:] = _build_patterns()

@@ -30,7 +30,6 @@ from mcp_django.transports.http.websocket_tickets import PATH as TICKET
 from mcp_django.transports.http.websocket_tickets import get_ticket_endpoint
 from mcp_django.transports.legacy_sse import PATH as SSE
 from mcp_django.transports.legacy_sse import get_legacy_sse
-from mcp_django.wiring import get_database_readiness, get_lifecycle
 
 app_name = "mcp_django"
 
@@ -79,7 +78,7 @@ def _build_patterns(routes: list[_ServedPath]) -> list[URLPattern]:
 
 def _build_view(route: _ServedPath) -> View:
     if route.kind == "health":
-        return HealthEndpoint(get_lifecycle, get_database_readiness).view
+        return HealthEndpoint().view
     return as_view(functools.partial(_ENDPOINTS[route.kind], route.alias))
 
 
@@ -92,7 +91,7 @@ _routes = _list_routes()
 urlpatterns = _build_patterns(_routes)
 
 
-@on_change()
+@on_change
 def _rebuild_patterns() -> None:
     """Rebuild the URL patterns in tests that override MCP, as `asgi.mount` does.
 

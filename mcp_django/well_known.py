@@ -8,8 +8,5 @@ from django.urls import re_path
 
 from mcp_django.auth.protected.registry import WELL_KNOWN_PATH
 from mcp_django.transports.http.well_known import WellKnownEndpoint
-from mcp_django.wiring import get_resource_registry
 
-urlpatterns = [
-    re_path(rf"^{WELL_KNOWN_PATH.removeprefix('/')}(?P<path>/.*)?$", WellKnownEndpoint(get_resource_registry).view)
-]
+urlpatterns = [re_path(rf"^{WELL_KNOWN_PATH.removeprefix('/')}(?P<path>/.*)?$", WellKnownEndpoint().view)]

@@ -185,7 +185,7 @@ def _no_records(django_db_setup: None) -> None:
     from mcp_django.runtime.calls.observer import remove_outcome_recorder
 
     remove_outcome_recorder(RECORDER.queue.record)
-    wiring.get_lifecycle().loop_callbacks.discard(RECORDER.start_reports)
+    wiring.PROCESS.lifecycle.loop_callbacks.discard(RECORDER.start_reports)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -194,7 +194,7 @@ def _no_maintenance(django_db_setup: None) -> None:
     from mcp_django import wiring  # once Django is set up
     from mcp_django.contrib.tasks.upkeep import start_maintenance
 
-    wiring.get_lifecycle().loop_callbacks.discard(start_maintenance)
+    wiring.get_services().lifecycle.loop_callbacks.discard(start_maintenance)
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from django.urls import NoReverseMatch, Resolver404, get_resolver, include, path
 
 from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.runtime.url_elicitation import PageVisit
-from mcp_django.wiring import get_elicitation_pages
+from mcp_django.wiring import get_services
 
 SERVERS = {"default": {"HEALTHZ": True}, "staff": {"PATH": "staff/<slug:house>", "HEALTHZ": True}, "other": {}}
 
@@ -158,11 +158,11 @@ def test_links_to_pages_stay_below_the_prefix_that_the_call_came_through() -> No
         for where, prefix in (("/mcp", "/mcp/page/"), ("/staff/main", "/mcp/page/"), ("/acme/mcp", "/acme/mcp/page/")):
             request = RequestFactory().get(where)
             request.resolver_match = resolve(where)
-            link = get_elicitation_pages().build_path(request, "page", visit, ttl=60)
+            link = get_services().elicitation_pages.build_path(request, "page", visit, ttl=60)
             assert link.startswith(prefix)
             found = resolve(link)
             assert found.url_name == "page"
-            assert get_elicitation_pages().unseal_visit(found.kwargs["token"], "page") == visit
+            assert get_services().elicitation_pages.unseal_visit(found.kwargs["token"], "page") == visit
 
 
 def test_a_way_in_below_a_server_is_not_taken_for_a_value_in_the_path_of_another() -> None:

@@ -51,32 +51,34 @@ class _ParsedSettings(NamedTuple):
 _SECTIONS: dict[str, type[Any]] = {}
 
 
-def on_change(*names: str) -> Callable[[Callable[[], object]], Callable[[], object]]:
-    """Decorate a function to be called when `MCP`, or a setting of these names, changes."""
+def on_change(function: Callable[[], object]) -> Callable[[], object]:
+    """Call a function when `MCP` changes; usable as a decorator."""
 
-    def connect(function: Callable[[], object]) -> Callable[[], object]:
-        def receive(*, setting: str, **kwargs: Any) -> None:
-            if setting == "MCP" or setting in names:
-                function()
+    def receive(*, setting: str, **kwargs: Any) -> None:
+        if setting == "MCP":
+            function()
 
-        setting_changed.connect(receive, weak=False)
-        return function
-
-    return connect
+    setting_changed.connect(receive, weak=False)
+    return function
 
 
-def cached(*names: str) -> "Callable[[Callable[..., T]], functools._lru_cache_wrapper[T]]":
-    """Decorate a function to cache its values until `MCP`, or a setting of these names, changes."""
+def on_any_change(function: Callable[[], object]) -> None:
+    """Call a function when any setting of Django changes."""
 
-    def wrap(function: Callable[..., T]) -> "functools._lru_cache_wrapper[T]":
-        cached_function = functools.cache(function)
-        on_change(*names)(cached_function.cache_clear)
-        return cached_function
+    def receive(**kwargs: Any) -> None:
+        function()
 
-    return wrap
+    setting_changed.connect(receive, weak=False)
 
 
-@cached()
+def cached(function: Callable[..., T]) -> "functools._lru_cache_wrapper[T]":
+    """Decorate a function to cache its values until any setting of Django changes."""
+    cached_function = functools.cache(function)
+    on_any_change(cached_function.cache_clear)
+    return cached_function
+
+
+@cached
 def get_settings() -> Settings:
     """Return the parsed `MCP` setting.
 
@@ -301,7 +303,7 @@ def user_model_name() -> str:
     return django_settings.AUTH_USER_MODEL
 
 
-@cached()
+@cached
 def _parse() -> _ParsedSettings:
     found: list[SettingsProblem] = []
     raw = read_mapping(getattr(django_settings, "MCP", {}), "MCP", found)

@@ -23,7 +23,7 @@ from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
 from mcp_django.server import ports
 from mcp_django.transports.credentials import Credential
-from mcp_django.wiring import create_authenticator, get_executor
+from mcp_django.wiring import create_authenticator, get_services
 
 Identity = tuple[ports.Principal, Credential | None]
 
@@ -39,7 +39,9 @@ def identify_user(alias: str, username: str | None, scopes: Iterable[str] | None
         raise CommandError(f"The user {user.get_username()!r} is not active")
     if username is None:
         return principal, None
-    user_authenticator = Authenticator(alias, executor=get_executor(), verifiers=[_ActiveUserVerifier(principal)])
+    user_authenticator = Authenticator(
+        alias, executor=get_services().executor, verifiers=[_ActiveUserVerifier(principal)]
+    )
     return principal, Credential(user_authenticator, _create_bearer_request("user"))
 
 

@@ -200,7 +200,7 @@ def _publish_changed_lists(
                 logger=logger,
                 failure="Failed to discard permissions after a commit",
             )
-            wiring.get_event_publisher().publish_on_commit(*drafts, using=using)
+            wiring.get_services().event_publisher.publish_on_commit(*drafts, using=using)
 
 
 def _get_restricted_kinds(alias: str) -> list[str]:

@@ -126,7 +126,9 @@ def notify_session(session: int, method: str, params: Mapping[str, Any], *, usin
     if not method.startswith(METHOD_PREFIX) or method == METHOD_PREFIX:
         raise ValueError(f'Invalid method {method!r}: the method of a notification begins with "{METHOD_PREFIX}"')
     message = loads(notification(method, dict(params)))
-    wiring.get_event_publisher().publish_on_commit(EventDraft(session_topic(session), "message", message), using=using)
+    wiring.get_services().event_publisher.publish_on_commit(
+        EventDraft(session_topic(session), "message", message), using=using
+    )
 
 
 async def anotify_session(session: int, method: str, params: Mapping[str, Any], *, using: str | None = None) -> None:
@@ -176,7 +178,7 @@ def log_failure(subject: str) -> Iterator[None]:
 
 def _publish(kind: str, payload: dict[str, Any], server: str | None, using: str | None) -> None:
     drafts = [EventDraft(changes_topic(alias), kind, payload) for alias in _get_aliases(server)]
-    wiring.get_event_publisher().publish_on_commit(*drafts, using=using)
+    wiring.get_services().event_publisher.publish_on_commit(*drafts, using=using)
 
 
 def _publish_change(kind: str, payload: dict[str, Any], server: str | None, using: str | None) -> None:
@@ -191,7 +193,7 @@ def _publish_change(kind: str, payload: dict[str, Any], server: str | None, usin
                     drafts[host, uri] = EventDraft(changes_topic(host), kind, {**payload, "uri": uri})
             else:
                 drafts[host, ""] = EventDraft(changes_topic(host), kind, payload)
-    wiring.get_event_publisher().publish_on_commit(*drafts.values(), using=using)
+    wiring.get_services().event_publisher.publish_on_commit(*drafts.values(), using=using)
 
 
 def _get_aliases(server: str | None) -> list[str]:

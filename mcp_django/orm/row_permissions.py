@@ -200,7 +200,7 @@ class ModelPermission:
         return self._row_permissions.has_perm(principal, self.__name__, self._model)
 
 
-@conf.cached("AUTHENTICATION_BACKENDS")
+@conf.cached
 def get_row_permissions() -> RowPermissions:
     """Return the meaning of permissions that the project states, or that follows from its backends."""
     match conf.orm().object_permissions:

@@ -4,7 +4,6 @@ The result is kept for a short time and queried by one task at a time, because a
 """
 
 import asyncio
-from collections.abc import Callable
 from enum import StrEnum
 
 from django.apps import apps
@@ -42,9 +41,9 @@ class DatabaseStatus(StrEnum):
 class DatabaseReadiness:
     """Check of the package's database tables, for all event loops of a process."""
 
-    def __init__(self, get_executor: Callable[[], Executor]) -> None:
-        """Create a check whose queries run through the executor that `get_executor` returns."""
-        self._get_executor = get_executor
+    def __init__(self, executor: Executor) -> None:
+        """Create a check whose queries run through `executor`."""
+        self._executor = executor
         self._checks = LoopLocal(_LoopCheck)
         self._is_migrated = False
         self._logged_status = DatabaseStatus.OK
@@ -59,7 +58,7 @@ class DatabaseReadiness:
 
     async def _query(self, check: "_LoopCheck") -> DatabaseStatus:
         try:
-            return await run_on_own_thread(self._get_executor(), self._find_status)
+            return await run_on_own_thread(self._executor, self._find_status)
         finally:
             check.fresh_until = monotonic() + TRUST_SECONDS
 

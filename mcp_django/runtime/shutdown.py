@@ -38,6 +38,7 @@ from mcp_django.server.server import Server
 logger = get_logger("mcp_django.lifecycle")
 
 Loop = asyncio.AbstractEventLoop
+DEFAULT_GRACE_SECONDS = 10.0
 SHUTDOWN_MESSAGE = "The server is shutting down"
 UNWIND_TIMEOUT_SECONDS = 1.0
 """Maximum seconds for a cancelled call to clean up, and for its answer to be sent."""
@@ -95,11 +96,10 @@ class Lifecycle:
     Each process has one instance, because a process has one set of signal handlers. Each loop drains separately.
     """
 
-    def __init__(self, *, get_grace_seconds: Callable[[], float], close_threads: Callable[[Loop], None]) -> None:
+    def __init__(self, *, close_threads: Callable[[Loop], None], grace_seconds: float = DEFAULT_GRACE_SECONDS) -> None:
         """Create the registry of a process.
 
-        `get_grace_seconds` returns the seconds that running calls have to end. `close_threads` stops the threads of a
-        loop.
+        `close_threads` stops the threads of a loop. `grace_seconds` are the seconds that running calls have to end.
         """
         self.active: set[Drainable] = set()
         self.has_started_draining = False
@@ -109,7 +109,7 @@ class Lifecycle:
         """
         self.loop_callbacks: set[Callable[[], None]] = set()
         """Callbacks to call on each loop that starts to serve. They must neither wait nor raise."""
-        self._get_grace_seconds = get_grace_seconds
+        self.grace_seconds = grace_seconds
         self._close_threads = close_threads
         self._states = LoopLocal(_DrainState)
         self._servers: weakref.WeakSet[Server] = weakref.WeakSet()
@@ -263,7 +263,7 @@ class Lifecycle:
         if not items:
             return
 
-        grace = self._get_grace_seconds() if grace_seconds is None else grace_seconds
+        grace = self.grace_seconds if grace_seconds is None else grace_seconds
         deadline = loop.time() + grace
         if calls := _count_calls(items.values()):
             logger.info("Shutting down: %d calls have %g seconds to end", calls, grace)

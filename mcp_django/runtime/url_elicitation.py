@@ -9,7 +9,7 @@ finished visit is a row that is inserted once. The event log notifies the worker
 import asyncio
 import datetime as dt
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -59,12 +59,12 @@ class SealedElicitationPages:
         self,
         secrets: Sequence[str | bytes],
         *,
-        get_executor: Callable[[], Executor],
-        get_publisher: Callable[[], EventPublisher],
+        executor: Executor,
+        publisher: EventPublisher,
     ) -> None:
         self._sealer = TokenSealer(secrets, purpose="page", max_token_bytes=MAX_TOKEN_CHARACTERS)
-        self._get_executor = get_executor
-        self._get_publisher = get_publisher
+        self._executor = executor
+        self._publisher = publisher
 
     def build_url(self, call: Call, target: Any, id: str, *, ttl: float) -> str:
         request, user = call.request, getattr(call.principal.user, "pk", None)
@@ -94,18 +94,18 @@ class SealedElicitationPages:
         return _reverse_view(request, purpose, token)
 
     async def wait_for_return(self, id: str, *, timeout: float) -> bool:
-        if await run_on_own_thread(self._get_executor(), self.is_finished, id):
+        if await run_on_own_thread(self._executor, self.is_finished, id):
             return True
         if timeout <= 0:
             return False
 
         returned_event = asyncio.Event()
-        subscription = (
-            await self._get_publisher().get_follower().subscribe(_visit_topic(id), lambda event: returned_event.set())
+        subscription = await self._publisher.get_follower().subscribe(
+            _visit_topic(id), lambda event: returned_event.set()
         )
         try:
             # The user may have returned before the subscription was active.
-            return await run_on_own_thread(self._get_executor(), self.is_finished, id) or await wait_for_event(
+            return await run_on_own_thread(self._executor, self.is_finished, id) or await wait_for_event(
                 returned_event, timeout
             )
         finally:
@@ -136,7 +136,7 @@ class SealedElicitationPages:
         with transaction.atomic(using=SpentState.objects.all().db):
             if not insert_once(row):
                 return False
-            self._get_publisher().publish_in_transaction(EventDraft(_visit_topic(visit.id), "returned"))
+            self._publisher.publish_in_transaction(EventDraft(_visit_topic(visit.id), "returned"))
         return True
 
 

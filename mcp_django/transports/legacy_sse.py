@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from django.utils.encoding import escape_uri_path
 
-from mcp_django import conf
+from mcp_django import conf, wiring
 from mcp_django.aio.tasks import BackgroundTasks, run_in_background, start_timer
 from mcp_django.protocol import sse
 from mcp_django.protocol.errors import TransportRefusal
@@ -39,8 +39,8 @@ from mcp_django.transports.http.messages import (
     check_body,
 )
 from mcp_django.transports.http.sse_body import SSESource
-from mcp_django.transports.services import TransportServices, get_services, shared
-from mcp_django.wiring import get_sse_message_routers
+from mcp_django.transports.services import TransportServices, get_services
+from mcp_django.wiring.services import Services
 
 PATH = "sse"
 """Path below the path of the endpoint."""
@@ -85,7 +85,7 @@ class LegacySSEEndpoint(HTTPEndpoint):
         super().__init__(services)
         self._signer = NameSigner(conf.secret_keys(), purpose="stream")
         """Signer of the names of streams."""
-        self._message_routers = get_sse_message_routers()
+        self._message_routers = wiring.get_services().process.sse_message_routers
         self._post_limiter = ConcurrencyLimiter(MAX_WAITING_POSTS)
         """POSTs that wait for their delivery, counted by stream name."""
         self._deliveries = BackgroundTasks(on_error=_ignore_failure)
@@ -169,9 +169,12 @@ class LegacySSEEndpoint(HTTPEndpoint):
         return f"{len(alias)}.{alias}{principal.key}"
 
 
-@shared()
-def get_legacy_sse(alias: str) -> LegacySSEEndpoint:
+def get_legacy_sse(alias: str = "default") -> LegacySSEEndpoint:
     """Return the HTTP+SSE endpoint of a server alias."""
+    return wiring.get_services().get_or_build(_build_legacy_sse, alias)
+
+
+def _build_legacy_sse(services: Services, alias: str) -> LegacySSEEndpoint:
     return LegacySSEEndpoint(get_services(alias))
 
 

@@ -1,18 +1,17 @@
-"""Services of the transports of one server, built at first use and rebuilt when a setting changes."""
+"""Services of the transports of one server."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial, wraps
-from typing import Protocol, TypeVar
+from functools import partial
 
-from mcp_django import conf
+from mcp_django import conf, wiring
 from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.conf.options import Limits
 from mcp_django.runtime.concurrency import StreamLimiter
 from mcp_django.runtime.shutdown import Lifecycle
-from mcp_django.runtime.streams.call_streams import CallStreams
+from mcp_django.runtime.streams.call_streams import CallStreamRegistry
 from mcp_django.runtime.streams.event_ids import EventIdCodec
+from mcp_django.runtime.streams.replay_buffer import ReplayLimits
 from mcp_django.runtime.streams.session_stream import SessionStream
 from mcp_django.runtime.subscriptions import SessionEventSource
 from mcp_django.server.calls.session import ServerSession
@@ -20,22 +19,8 @@ from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Server
 from mcp_django.transports.security import TransportSecurity
 from mcp_django.transports.stream_registry import StreamRegistry
-from mcp_django.wiring import (
-    create_authenticator,
-    get_call_streams,
-    get_event_id_codec,
-    get_event_publisher,
-    get_executor,
-    get_lifecycle,
-    get_server,
-    get_stream_limiter,
-)
-
-ENDPOINT_SETTINGS = ("SECRET_KEY", "SECRET_KEY_FALLBACKS", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "DEBUG")
-"""Names of Django's settings whose change rebuilds the endpoints."""
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
+from mcp_django.wiring.authentication import build_authenticator
+from mcp_django.wiring.services import Services
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +35,8 @@ class TransportServices:
     open_streams: StreamRegistry
     stream_limiter: StreamLimiter
     """Counter of open streams and connections."""
-    get_call_streams: Callable[[], CallStreams]
+    call_streams: CallStreamRegistry
+    replay_limits: ReplayLimits
     create_session_stream: Callable[[ServerSession], SessionStream]
     event_ids: EventIdCodec
 
@@ -60,39 +46,13 @@ class TransportServices:
         return self.pipeline.server
 
 
-class AliasGetter(Protocol[T_co]):
-    """A function that returns the object of a server alias."""
-
-    def __call__(self, alias: str = "default") -> T_co: ...
-
-
-def shared(*names: str) -> Callable[[Callable[[str], T]], AliasGetter[T]]:
-    """Decorate a factory by alias to build one object for each alias.
-
-    A change of `MCP`, or of a setting of these names, discards the objects.
-    """
-
-    def wrap(create: Callable[[str], T]) -> AliasGetter[T]:
-        cached = conf.cached(*ENDPOINT_SETTINGS, *names)(create)
-
-        @wraps(create)
-        def get(alias: str = "default") -> T:
-            # Under WSGI the first requests are concurrent; they must share one endpoint.
-            with _CREATE_LOCK:
-                return cached(alias)
-
-        return get
-
-    return wrap
-
-
-_CREATE_LOCK = threading.RLock()
-
-
-@shared()
 def get_services(alias: str) -> TransportServices:
     """Return the services of a server alias."""
-    return build_services(get_server(alias))
+    return wiring.get_services().get_or_build(_build_alias_services, alias)
+
+
+def _build_alias_services(services: Services, alias: str) -> TransportServices:
+    return build_services(wiring.get_server(alias))
 
 
 def build_services(server: Server) -> TransportServices:
@@ -100,8 +60,8 @@ def build_services(server: Server) -> TransportServices:
 
     The server may be built by hand, without an entry in the settings.
     """
-    settings = conf.get_settings()
-    limits, lifecycle = settings.limits, get_lifecycle()
+    services = wiring.get_services()
+    settings, limits, lifecycle = services.settings, services.settings.limits, services.lifecycle
     lifecycle.add_server(server)
 
     return TransportServices(
@@ -116,21 +76,21 @@ def build_services(server: Server) -> TransportServices:
         limits=limits,
         lifecycle=lifecycle,
         open_streams=StreamRegistry(lifecycle, check_interval=limits.keep_alive, send_timeout=limits.send_timeout),
-        stream_limiter=get_stream_limiter(),
-        get_call_streams=get_call_streams().get_loop_streams,
+        stream_limiter=services.stream_limiter,
+        call_streams=services.process.call_streams,
+        replay_limits=ReplayLimits(limits.events, limits.send_buffer, limits.send_timeout, limits.event_ttl),
         create_session_stream=partial(
             SessionStream,
-            source=SessionEventSource(server, publisher=get_event_publisher(), executor=get_executor()),
+            source=SessionEventSource(server, publisher=services.event_publisher, executor=services.executor),
             max_waiting=limits.events,
         ),
-        event_ids=get_event_id_codec(),
+        event_ids=services.event_ids,
     )
 
 
-@shared()
 def get_authenticator(alias: str) -> Authenticator:
     """Return the authenticator of a server alias.
 
     Servers built by hand share it, and thereby its cache of principals.
     """
-    return create_authenticator(alias)
+    return wiring.get_services().get_or_build(build_authenticator, alias)

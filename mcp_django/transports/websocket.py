@@ -15,7 +15,7 @@ from channels.consumer import AsyncConsumer
 from django.db import Error
 from django.http import HttpRequest
 
-from mcp_django import conf
+from mcp_django import wiring
 from mcp_django.auth.authentication.challenges import build_challenge, build_forbidden
 from mcp_django.auth.authentication.session import SESSION_KIND
 from mcp_django.auth.principal import DjangoPrincipal
@@ -31,11 +31,11 @@ from mcp_django.transports.admission import Admission
 from mcp_django.transports.connection.connection import DuplexConnection, open_connection
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
 from mcp_django.transports.credentials import Credential
-from mcp_django.transports.http.django_context import DJANGO_CONTEXT_SETTINGS, DjangoContext
+from mcp_django.transports.http.django_context import DjangoContext
 from mcp_django.transports.http.django_request import DjangoRequestFactory
 from mcp_django.transports.http.messages import Receive, Scope, Send, build_overload_reply, build_refusal
-from mcp_django.transports.services import TransportServices, get_services, shared
-from mcp_django.wiring import get_lifecycle
+from mcp_django.transports.services import TransportServices, get_services
+from mcp_django.wiring.services import Services
 
 PATH: Final = "ws"
 """Path below the path of the endpoint."""
@@ -215,10 +215,13 @@ def _get_http_scheme(scope: Scope) -> str:
     return "https" if scope.get("scheme") == "wss" else "http"
 
 
-@shared(*DJANGO_CONTEXT_SETTINGS)
-def get_websocket_acceptor(alias: str) -> WebSocketAcceptor:
+def get_websocket_acceptor(alias: str = "default") -> WebSocketAcceptor:
     """Return the WebSocket acceptor of a server alias."""
-    return build_websocket_acceptor(get_services(alias), conf.get_settings().servers[alias].path)
+    return wiring.get_services().get_or_build(_build_alias_acceptor, alias)
+
+
+def _build_alias_acceptor(services: Services, alias: str) -> WebSocketAcceptor:
+    return build_websocket_acceptor(get_services(alias), services.settings.servers[alias].path)
 
 
 def build_websocket_acceptor(services: TransportServices, path: str) -> WebSocketAcceptor:
@@ -262,7 +265,7 @@ class Consumer(AsyncConsumer):  # type: ignore[misc]  # Channels has no types
             await deny_handshake(scope, send, refusal)
             return
 
-        unprotect = get_lifecycle().protect_connection()
+        unprotect = wiring.get_services().lifecycle.protect_connection()
         try:
             if await _try_send(send, {"type": "websocket.accept", "subprotocol": subprotocol}):
                 await _WebSocketConnection(connection, receive, send, acceptor.limits.body).run()

@@ -1,47 +1,30 @@
 """Composition root: builds servers and their services from the settings.
 
-Only this package creates serving objects from dotted paths of `MCP`. Objects are created at first use, cached for the
-process, and recreated after a change of their settings.
+Only this package creates serving objects from dotted paths of `MCP`. `process` holds the table of the services.
 """
 
-from mcp_django.wiring.authentication import create_authenticator, get_resource_registry
-from mcp_django.wiring.servers import get_ports, get_server, list_aliases, negotiates_language
-from mcp_django.wiring.services import (
+from mcp_django.wiring.process import (
     LOG_THREADS,
-    get_background_slots,
-    get_call_streams,
-    get_database_readiness,
-    get_elicitation_pages,
-    get_event_id_codec,
-    get_event_publisher,
-    get_executor,
-    get_lifecycle,
-    get_log_executor,
-    get_replay_limits,
-    get_sse_message_routers,
-    get_stream_limiter,
-    get_wait_limiter,
+    PROCESS,
+    create_authenticator,
+    create_resource_authenticator,
+    get_ports,
+    get_server,
+    get_services,
+    list_aliases,
 )
+from mcp_django.wiring.servers import negotiates_language
+from mcp_django.wiring.services import Services
 
 __all__ = [
     "LOG_THREADS",
+    "PROCESS",
+    "Services",
     "create_authenticator",
-    "get_background_slots",
-    "get_call_streams",
-    "get_database_readiness",
-    "get_elicitation_pages",
-    "get_event_id_codec",
-    "get_event_publisher",
-    "get_executor",
-    "get_lifecycle",
-    "get_log_executor",
+    "create_resource_authenticator",
     "get_ports",
-    "get_replay_limits",
-    "get_resource_registry",
     "get_server",
-    "get_sse_message_routers",
-    "get_stream_limiter",
-    "get_wait_limiter",
+    "get_services",
     "list_aliases",
     "negotiates_language",
 ]

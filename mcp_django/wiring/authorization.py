@@ -6,38 +6,36 @@ from typing import Any
 
 from django.utils.module_loading import import_string
 
-from mcp_django import conf
 from mcp_django.auth.authorization.policy import Policy
 from mcp_django.auth.authorization.scopes import ScopeFilter, ScopeHierarchy
 from mcp_django.conf.options import ServerSettings
 from mcp_django.runtime.threads.executor import run_on_own_thread
-from mcp_django.wiring.services import get_executor, get_log_executor
+from mcp_django.wiring.services import Services
 
 
-def create_policy(alias: str) -> Policy:
-    """Create the policy of a server."""
-    return Policy(get_executor(), server=alias, run_outside_transaction=_get_rule_runner())
+def build_policy(services: Services, alias: str) -> Policy:
+    """Build the policy of a server."""
+    return Policy(services.executor, server=alias, run_outside_transaction=_build_rule_runner(services))
 
 
-def create_scope_filter(alias: str) -> ScopeFilter:
-    """Create the scope filter of a server.
+def build_scope_filter(services: Services, alias: str) -> ScopeFilter:
+    """Build the scope filter of a server.
 
     It applies `SCOPE_IMPLIES`, the server's `AUTHORIZER`, and scope grants.
     """
-    settings = conf.get_settings()
-    path = settings.servers.get(alias, _DEFAULT_SETTINGS).authorizer
+    path = services.settings.servers.get(alias, _DEFAULT_SETTINGS).authorizer
     authorize: Any = None if path is None else import_string(path)
     return ScopeFilter(
-        hierarchy=ScopeHierarchy(settings.scope_implies),
+        hierarchy=ScopeHierarchy(services.settings.scope_implies),
         authorize=authorize() if isinstance(authorize, type) else authorize,
-        run=get_executor().run,
-        run_outside_transaction=_get_rule_runner(),
+        run=services.executor.run,
+        run_outside_transaction=_build_rule_runner(services),
     )
 
 
-def _get_rule_runner() -> Callable[..., Awaitable[Any]]:
+def _build_rule_runner(services: Services) -> Callable[..., Awaitable[Any]]:
     """Return a function that reads the rules on threads that handlers do not occupy."""
-    return functools.partial(run_on_own_thread, get_log_executor())
+    return functools.partial(run_on_own_thread, services.log_executor)
 
 
 _DEFAULT_SETTINGS = ServerSettings()

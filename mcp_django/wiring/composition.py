@@ -1,4 +1,4 @@
-"""Creation of mounts and proxies from `MOUNTS` and `PROXIES`.
+"""Construction of mounts and proxies from `MOUNTS` and `PROXIES`.
 
 A mount is another server of the project, or a server or toolset from a module. A proxy is a remote server.
 """
@@ -11,7 +11,6 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
-from mcp_django.conf.mounts import MountSettings
 from mcp_django.conf.options import ServerSettings
 from mcp_django.orm.generic import GenericTools
 from mcp_django.providers.mounts import Mount, build_toolset_server
@@ -19,20 +18,21 @@ from mcp_django.schema import DeclarationError
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.primitives.toolset import Toolset
 from mcp_django.server.server import Server
+from mcp_django.wiring.services import Services
 
 GetServer = Callable[[str], Server]
 
 
-def create_mounts(alias: str, described: ServerSettings, get_server: GetServer) -> Sequence[Mount]:
-    """Create the mounts of a server.
+def build_mounts(services: Services, alias: str, described: ServerSettings, get_server: GetServer) -> Sequence[Mount]:
+    """Build the mounts of a server. `get_server` returns the server of another alias.
 
     Raises ImproperlyConfigured with the setting of an invalid mount.
     """
     result = []
-    for prefix, settings in described.mounts.items():
+    for prefix in described.mounts:
         setting_path = f'MCP["SERVERS"]["{alias}"]["MOUNTS"]["{prefix}"]'
         try:
-            result.append(_create_mount(alias, described, prefix, settings, get_server))
+            result.append(_build_mount(services, alias, described, prefix, get_server))
         except (DeclarationError, ImportError) as problem:
             raise ImproperlyConfigured(f"{setting_path}: {problem}") from problem
         except ImproperlyConfigured as problem:
@@ -40,8 +40,8 @@ def create_mounts(alias: str, described: ServerSettings, get_server: GetServer) 
     return result
 
 
-def create_proxies(alias: str, described: ServerSettings) -> Sequence[Provider]:
-    """Create the proxies of a server.
+def build_proxies(alias: str, described: ServerSettings) -> Sequence[Provider]:
+    """Build the proxies of a server.
 
     Raises ImproperlyConfigured with the setting of an invalid proxy.
     """
@@ -56,10 +56,11 @@ def create_proxies(alias: str, described: ServerSettings) -> Sequence[Provider]:
     return result
 
 
-def _create_mount(
-    alias: str, described: ServerSettings, prefix: str, settings: MountSettings, get_server: GetServer
+def _build_mount(
+    services: Services, alias: str, described: ServerSettings, prefix: str, get_server: GetServer
 ) -> Mount:
-    servers, scopes, what = conf.get_settings().servers, settings.scopes, settings.server
+    settings = described.mounts[prefix]
+    servers, scopes, what = services.settings.servers, settings.scopes, settings.server
     mounted_settings = servers.get(what)
     if mounted_settings is not None:
         scopes = (*scopes, *_get_endpoint_scopes(described, what, mounted_settings))

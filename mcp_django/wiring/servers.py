@@ -1,7 +1,4 @@
-"""Servers of `MCP["SERVERS"]`, created at first use.
-
-A change of settings recreates them.
-"""
+"""Servers of `MCP["SERVERS"]` and their ports."""
 
 import contextlib
 import difflib
@@ -15,6 +12,7 @@ from django.middleware.locale import LocaleMiddleware
 from django.utils.module_loading import import_string
 
 from mcp_django import conf
+from mcp_django.auth.protected.registry import ResourceRegistry
 from mcp_django.auth.requests import AuthRequest, find_client_address
 from mcp_django.conf.options import Limits, ServerSettings
 from mcp_django.conf.project import middleware
@@ -43,40 +41,20 @@ from mcp_django.server.options import ConversationLimits, ServerOptions
 from mcp_django.server.primitives.registry import get_registry
 from mcp_django.server.server import Server
 from mcp_django.wiring import composition
-from mcp_django.wiring.authentication import get_resource_registry
-from mcp_django.wiring.authorization import create_policy
-from mcp_django.wiring.services import (
-    SERVER_SETTINGS,
-    get_background_slots,
-    get_elicitation_pages,
-    get_event_publisher,
-    get_executor,
-    get_lifecycle,
-    get_log_executor,
-    get_stream_limiter,
-)
+from mcp_django.wiring.authorization import build_policy
+from mcp_django.wiring.services import Services
 
 T = TypeVar("T")
 logger = get_logger("mcp_django.auth")
 
 
-def list_aliases() -> Sequence[str]:
-    """Return the aliases of `MCP["SERVERS"]`, the default one first."""
-    return sorted(conf.get_settings().servers, key=lambda alias: (alias != "default", alias))
+def build_server(services: Services, alias: str) -> Server:
+    """Build the server of an alias, with autodiscovered primitives.
 
-
-def get_server(alias: str = "default") -> Server:
-    """Return the server of an alias, with autodiscovered primitives.
-
-    Raises ImproperlyConfigured for an unknown alias.
+    Raises:
+        ImproperlyConfigured: unknown alias.
     """
-    return _create_server(alias)
-
-
-# Separate from the public function, because a cache has two keys for a default given explicitly or omitted.
-@conf.cached(*SERVER_SETTINGS)
-def _create_server(alias: str) -> Server:
-    settings = conf.get_settings()
+    settings = services.settings
     described = settings.servers.get(alias)
     if described is None:
         suggestions = difflib.get_close_matches(alias, settings.servers, n=1)
@@ -84,7 +62,9 @@ def _create_server(alias: str) -> Server:
         raise ImproperlyConfigured(f'MCP["SERVERS"] has no server "{alias}"{hint}')
 
     with _detect_mount_cycle(alias):
-        mounts = composition.create_mounts(alias, described, get_server)
+        mounts = composition.build_mounts(
+            services, alias, described, lambda other: services.get_or_build(build_server, other)
+        )
     info = Implementation(
         described.name,
         described.version,
@@ -121,13 +101,13 @@ def _create_server(alias: str) -> Server:
         instructions=described.instructions,
         eras=tuple(Era(name) for name in described.eras),
         registry=get_registry(alias),
-        providers=(*_create_providers(alias, described), *composition.create_proxies(alias, described)),
+        providers=(*_build_providers(alias, described), *composition.build_proxies(alias, described)),
         mounts=mounts,
         extensions=[import_extension(path) for path in described.extensions],
         middleware=[import_string(path) for path in described.middleware],
         lifespan=import_string(described.lifespan) if described.lifespan else None,
         options=options,
-        ports=get_ports(alias),
+        ports=services.get_or_build(build_ports, alias),
     )
     if described.stored:
         # Stored prompts and resources come last, after everything of the project and its mounts.
@@ -156,60 +136,56 @@ _servers_in_creation = threading.local()
 """Aliases of the servers that this thread is creating, outermost first."""
 
 
-def _create_providers(alias: str, described: ServerSettings) -> list[Provider]:
-    """Create the providers: generic model tools, and those of the settings."""
+def _build_providers(alias: str, described: ServerSettings) -> list[Provider]:
+    """Build the providers: generic model tools, and those of the settings."""
     generic: list[Provider] = [GenericTools(get_registry(alias))] if conf.orm_style(alias) == "generic" else []
     return [*generic, *map(_import_provider, described.providers)]
 
 
-def get_ports(alias: str = "default") -> Ports:
-    """Return the ports that connect a server to Django."""
-    return _create_ports(alias)
-
-
-@conf.cached(*SERVER_SETTINGS)
-def _create_ports(alias: str) -> Ports:
-    limits = conf.get_settings().limits
+def build_ports(services: Services, alias: str) -> Ports:
+    """Build the ports that connect a server to Django."""
+    limits, keys, executor = services.settings.limits, conf.secret_keys(), services.executor
+    publisher = services.event_publisher
     return Ports(
-        authorizer=create_policy(alias),
-        executor=get_executor(),
-        sessions=DatabaseSessionStore(get_executor(), server=alias, get_publisher=get_event_publisher),
-        state_sealer=TokenSealer(conf.secret_keys(), purpose="state", max_token_bytes=limits.state_bytes),
-        cursor_sealer=TokenSealer(conf.secret_keys(), purpose="cursor"),
-        idempotency_store=DatabaseIdempotencyStore(get_executor(), background_executor=get_log_executor()),
+        authorizer=build_policy(services, alias),
+        executor=executor,
+        sessions=DatabaseSessionStore(executor, server=alias, publisher=publisher),
+        state_sealer=TokenSealer(keys, purpose="state", max_token_bytes=limits.state_bytes),
+        cursor_sealer=TokenSealer(keys, purpose="cursor"),
+        idempotency_store=DatabaseIdempotencyStore(executor, background_executor=services.log_executor),
         pending_requests=EventLogPendingRequests(
-            get_event_publisher,
-            NameSigner(conf.secret_keys(), purpose="question"),
+            publisher,
+            NameSigner(keys, purpose="question"),
             timeout=limits.elicitation_timeout,
-            get_time=lambda: get_event_publisher().clock.time(),
+            get_time=publisher.clock.time,
         ),
         translate_exception=translate,
         report_unavailability=report_database_failure,
-        observer=SignalCallObserver(get_executor(), create_tracer(find_client_address), create_call_metrics()),
-        background=get_background_slots(),
-        add_shutdown_callback=lambda work: get_lifecycle().add_cleanup(work),
+        observer=SignalCallObserver(executor, create_tracer(find_client_address), create_call_metrics()),
+        background=services.background_slots,
+        add_shutdown_callback=services.lifecycle.add_cleanup,
         change_feed=EventLogChangeFeed(
             alias,
-            publisher=get_event_publisher(),
-            executor=get_executor(),
-            limiter=get_stream_limiter(),
+            publisher=publisher,
+            executor=executor,
+            limiter=services.stream_limiter,
             max_subscriptions=limits.subscriptions,
         ),
-        list_digests=DatabaseListDigestStore(get_executor()),
+        list_digests=DatabaseListDigestStore(executor),
         resolve_form=get_form_question_factory,
-        elicitation_pages=get_elicitation_pages(),
-        required_scopes=functools.partial(_get_required_scopes, alias),
+        elicitation_pages=services.elicitation_pages,
+        required_scopes=functools.partial(_get_required_scopes, services.resource_registry, alias),
     )
 
 
-def _get_required_scopes(alias: str, connection: Connection) -> Sequence[str]:
+def _get_required_scopes(resources: ResourceRegistry, alias: str, connection: Connection) -> Sequence[str]:
     """Return the scopes that a server requires of a caller.
 
     The result is empty if they cannot be computed.
     """
     request = AuthRequest.from_connection(connection)
     try:
-        return get_resource_registry().get(alias, request).scopes
+        return resources.get(alias, request).scopes
     except Exception:
         # REQUIRED_SCOPES can be a function of the project. The caller is already authenticated, and still gets the
         # scopes of the operation.

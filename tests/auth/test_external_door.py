@@ -70,7 +70,7 @@ def test_a_token_of_a_provider_is_let_in_by_both_doors(provider: Provider) -> No
 
 @pytest.mark.usefixtures("site")
 def test_clients_are_told_which_issuers_there_are(provider: Provider) -> None:
-    resource = wiring.get_resource_registry().get("default")
+    resource = wiring.get_services().resource_registry.get("default")
     assert isinstance(resource, ProtectedResource)
     assert resource.uri == AUDIENCE
     assert resource.authorization_servers == (provider.issuer, "https://opaque.example")

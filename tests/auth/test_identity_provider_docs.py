@@ -12,7 +12,8 @@ from django.test import override_settings
 
 from mcp_django import conf
 from mcp_django.conf.issuers import ALGORITHMS, ClaimNames, IssuerSettings
-from mcp_django.wiring.authentication import create_external_verifiers
+from mcp_django.wiring import get_services
+from mcp_django.wiring.authentication import build_external_verifier
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protect" / "identity-provider.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -29,7 +30,7 @@ def test_the_first_example_is_all_it_takes() -> None:
     made: dict[str, Any] = {}
     exec(BLOCKS[0], made)
     with override_settings(MCP=made["MCP"]):
-        (verifier,) = create_external_verifiers()
+        verifier = build_external_verifier(get_services())
         assert conf.issuers() == ("https://id.example.com/realms/shop",)
         assert not verifier.accepts("opaque")
 

@@ -34,7 +34,7 @@ from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
 from mcp_django.runtime.events.event_log import Event
 from mcp_django.runtime.sessions.activity import CALLERS_TOPIC, get_reported_callers
-from mcp_django.wiring import authentication
+from mcp_django.wiring.principal_invalidation import INVALIDATE_EVENT, PRINCIPALS_TOPIC
 
 LOCMEM = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "tests.auth.test_known"}
 
@@ -159,26 +159,25 @@ class TestWhatIsHeardOf:
 class TestOtherProcesses:
     def test_they_forget_the_user_they_hear_of(self, user: User) -> None:
         mine, others = remembers(user), remembers(None, subject="bob")
-        authentication._on_invalidation(
-            Event(1, authentication.PRINCIPALS_TOPIC, authentication.INVALIDATE_EVENT, {"owner": str(user.pk)})
-        )
+        invalidation = wiring.PROCESS.principal_invalidation
+        invalidation.on_invalidation(Event(1, PRINCIPALS_TOPIC, INVALIDATE_EVENT, {"owner": str(user.pk)}))
         assert (knows(mine), knows(others)) == (False, True)
-        authentication._on_invalidation(
-            Event(2, authentication.PRINCIPALS_TOPIC, authentication.INVALIDATE_EVENT, {"owner": None})
-        )
+        invalidation.on_invalidation(Event(2, PRINCIPALS_TOPIC, INVALIDATE_EVENT, {"owner": None}))
         assert not knows(others)
 
     @pytest.mark.django_db(transaction=True)
     def test_they_are_told_by_the_event_log(self) -> None:
         user = User.objects.create_user("bob")
         drafts: list[Any] = []
-        publish = wiring.get_event_publisher().publish_on_commit
+        publish = wiring.get_services().event_publisher.publish_on_commit
         with override_settings(MCP={"AUTH": "token"}), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(wiring.get_event_publisher(), "publish_on_commit", lambda *found, **_: drafts.extend(found))
+            patch.setattr(
+                wiring.get_services().event_publisher, "publish_on_commit", lambda *found, **_: drafts.extend(found)
+            )
             user.is_active = False
             user.save()
         assert publish
-        assert (authentication.PRINCIPALS_TOPIC, authentication.INVALIDATE_EVENT, str(user.pk)) in [
+        assert (PRINCIPALS_TOPIC, INVALIDATE_EVENT, str(user.pk)) in [
             (draft.topic, draft.kind, draft.payload.get("owner")) for draft in drafts
         ]
 
@@ -187,8 +186,9 @@ class TestOtherProcesses:
     ) -> None:
         drafts: list[Any] = []
         with override_settings(MCP={"AUTH": "none"}):
-            monkeypatch.setattr(authentication, "get_event_publisher", lambda: drafts.append("told"))
-            authentication._publish_invalidation(str(user.pk), "default")
+            publisher = wiring.get_services().event_publisher
+            monkeypatch.setattr(publisher, "publish_on_commit", lambda *found, **_: drafts.extend(found))
+            principal_cache.invalidate(principal_cache.match_user(str(user.pk)), using=None, user_pk=user.pk)
         assert drafts == []
 
 
@@ -277,11 +277,11 @@ class TestSharedCache:
     def test_both_memories_together_last_as_long_as_the_settings_say(self) -> None:
         options = {"AUTH": "token", "TOKEN_CACHE_SECONDS": 8}
         with override_settings(MCP={**options, "TOKEN_CACHE": "tokens"}):
-            shared = authentication.get_shared_principal_cache()
+            shared = wiring.get_services().shared_principal_cache
             assert shared is not None
             assert wiring.create_authenticator("default")._cache._seconds == shared._seconds == 4.0
         with override_settings(MCP={**options, "TOKEN_CACHE": None}):
-            assert authentication.get_shared_principal_cache() is None
+            assert wiring.get_services().shared_principal_cache is None
             assert wiring.create_authenticator("default")._cache._seconds == 8.0
 
     def test_a_cache_that_is_down_is_done_without(self, db: None, caplog: Any) -> None:
@@ -320,10 +320,11 @@ class TestReports:
         async def call_and_report() -> None:
             authenticator = wiring.create_authenticator("default")
             await authenticator.authenticate(sent)
-            assert authentication._report_callers()
-            await authentication._reports.wait()
-            authentication._report_callers()
-            assert not authentication._reports
+            invalidation = wiring.PROCESS.principal_invalidation
+            assert invalidation.report_callers()
+            await invalidation._reports.wait()
+            invalidation.report_callers()
+            assert not invalidation._reports
 
         with override_settings(MCP={"AUTH": "token"}):
             async_to_sync(call_and_report)()

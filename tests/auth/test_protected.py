@@ -60,7 +60,7 @@ def routes(settings: Any) -> Iterator[Any]:
 def of(alias: str = "default", asked: AuthRequest | None = None, **options: Any) -> Any:
     """The resource of a server under these options of `MCP`."""
     with override_settings(MCP={"AUTH": "token", "ORIGIN": ORIGIN, **options}):
-        return wiring.get_resource_registry().get(alias, asked)
+        return wiring.get_services().resource_registry.get(alias, asked)
 
 
 def test_the_name_is_the_origin_and_the_path() -> None:
@@ -138,7 +138,7 @@ def test_an_unusable_result_of_a_function_is_a_configuration_error(subtests: pyt
 def test_a_path_with_parameters_has_a_name_for_each_request(routes: Any) -> None:
     routes(path("<slug:tenant>/", include("mcp_django.urls")))
     with override_settings(MCP={"AUTH": "token", "ORIGIN": ORIGIN}):
-        found = wiring.get_resource_registry()
+        found = wiring.get_services().resource_registry
         assert found.varies_by_request("default")
         assert found.get("default", request(tenant="acme")).uri == f"{ORIGIN}/acme/mcp"
         assert found.get("default", request(tenant="other")).uri == f"{ORIGIN}/other/mcp"
@@ -150,7 +150,7 @@ def test_a_path_with_parameters_has_a_name_for_each_request(routes: Any) -> None
 
 def test_each_server_is_found_by_its_path() -> None:
     with override_settings(MCP={"AUTH": "token", "ORIGIN": ORIGIN, "SERVERS": SHOP}):
-        found = wiring.get_resource_registry()
+        found = wiring.get_services().resource_registry
         assert [found.find_server(where) for where in ("/mcp", "/mcp/", "/mcp/shop", "/mcp/none", "/")] == [
             ("default", {}),
             ("default", {}),

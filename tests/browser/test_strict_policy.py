@@ -31,7 +31,7 @@ from mcp_django.models.service_account import save_account
 from mcp_django.runtime.events.event_log import EventDraft, EventLog
 from mcp_django.runtime.sessions import activity
 from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW, PageVisit
-from mcp_django.wiring import get_elicitation_pages
+from mcp_django.wiring import get_services
 from tests.browser.accessibility import OF_DJANGO, check
 from tests.support.waiting import WAIT_SECONDS
 
@@ -211,7 +211,7 @@ def test_the_result_of_a_check_is_in_sight(page: Page, settings: Settings) -> No
 
 
 def test_the_pages_around_a_visited_link(page: Page, boss: User, subtests: pytest.Subtests) -> None:
-    pages = get_elicitation_pages()
+    pages = get_services().elicitation_pages
     other = User.objects.create_user("other")
     request = RequestFactory().get("/mcp")
     request.resolver_match = resolve("/mcp")

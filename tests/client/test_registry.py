@@ -23,7 +23,7 @@ from mcp_django.client import (
 from mcp_django.client.pool import factory, pool
 from mcp_django.client.pool.health import HEALTH_REGISTRY
 from mcp_django.signals import clients_used
-from mcp_django.wiring import get_lifecycle
+from mcp_django.wiring import get_services
 from tests.client.script import Script
 from tests.support.clock import Clock
 
@@ -417,7 +417,7 @@ async def test_those_of_a_loop_are_closed_together(scripts: Scripts) -> None:
 async def test_clients_are_closed_when_the_server_of_their_loop_ends(scripts: Scripts) -> None:
     client = get_client("one")
     await client.call_tool("add")
-    await get_lifecycle().shutdown()
+    await get_services().lifecycle.shutdown()
     assert not client.is_connected
     assert kept() == 0
 
@@ -425,7 +425,7 @@ async def test_clients_are_closed_when_the_server_of_their_loop_ends(scripts: Sc
 async def test_blocking_clients_are_closed_when_a_server_ends_as_well(scripts: Scripts) -> None:
     client = await asyncio.to_thread(get_client, "one")
     await asyncio.to_thread(client.blocking().connect)
-    await get_lifecycle().shutdown()
+    await get_services().lifecycle.shutdown()
     assert not client.is_connected
     assert kept() == 0
 

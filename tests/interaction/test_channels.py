@@ -8,7 +8,7 @@ from django.core.asgi import get_asgi_application
 from mcp_django.models import Session
 from mcp_django.runtime.events.event_log import EventDraft
 from mcp_django.transports.connection.connection import MAX_CONSECUTIVE_REJECTIONS
-from mcp_django.wiring import get_event_publisher, get_executor, get_lifecycle, get_stream_limiter
+from mcp_django.wiring import get_services
 from tests.interaction.channel import Refused
 from tests.interaction.channel_types import CHANNEL_TYPES
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, accept, answers
@@ -27,7 +27,7 @@ def text(reply):
 
 
 async def change(kind, payload):
-    await get_event_publisher().publish(EventDraft("changes:interaction", kind, payload))
+    await get_services().event_publisher.publish(EventDraft("changes:interaction", kind, payload))
 
 
 async def over_with(client, code):
@@ -37,7 +37,7 @@ async def over_with(client, code):
 
 
 async def nothing_is_open():
-    await eventually(lambda: not len(get_stream_limiter()))
+    await eventually(lambda: not len(get_services().stream_limiter))
 
 
 @pytest.mark.transports("websocket", "stdio")
@@ -137,7 +137,7 @@ async def test_the_channel_ends_with_its_session(latest_legacy, checkpoints):
     client, other = await latest_legacy(), await latest_legacy()
     client.begin(CALL, WAIT)
     await checkpoints.until("wait reached")
-    await get_executor().run(Session.objects.filter(pk=(await client.row()).pk).end, "admin")
+    await get_services().executor.run(Session.objects.filter(pk=(await client.row()).pk).end, "admin")
     await over_with(client, 4404)
     await checkpoints.until("wait cancelled")
     assert (await other.request("ping")).served
@@ -185,7 +185,7 @@ async def test_a_subscription_that_the_server_ends_is_answered_and_then_taken_ba
     client = modern()
     exchange = client.begin("subscriptions/listen", LISTEN, id="last")
     await exchange.message()
-    await get_lifecycle().shutdown()
+    await get_services().lifecycle.shutdown()
     answer, taken_back = await exchange.message(), await exchange.message()
     assert (answer["id"], answer["result"]["resultType"]) == ("last", "complete")
     assert taken_back["method"] == "notifications/cancelled"
@@ -208,7 +208,9 @@ async def test_what_concerns_one_session_is_told_on_its_channel_alone(latest_leg
     listener = await client.listen_to_server()
     for number in (1, 2):
         message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": number}}
-        await get_event_publisher().publish(EventDraft(f"session:{(await client.row()).pk}", "message", message))
+        await get_services().event_publisher.publish(
+            EventDraft(f"session:{(await client.row()).pk}", "message", message)
+        )
         assert (await listener.message())["params"]["data"] == number
     assert (await other.request("ping")).served
 
@@ -277,7 +279,7 @@ async def test_a_process_that_ends_lets_calls_come_to_their_end_and_takes_no_oth
     client = await either()
     running = client.begin(CALL, WAIT)
     await checkpoints.until("wait reached")
-    closing = asyncio.ensure_future(get_lifecycle().shutdown())
+    closing = asyncio.ensure_future(get_services().lifecycle.shutdown())
     await asyncio.sleep(0)
     assert (await client.tool("add", {"a": 1, "b": 2})).busy(503)
     checkpoints.gate("wait").set()

@@ -38,9 +38,10 @@ def move(transport):
 
     def elsewhere():
         known = get_http_endpoint("interaction")._session_streams
-        other = CallStreams(wiring.get_event_publisher(), wiring.get_replay_limits, lambda work: None)
+        other = CallStreams(wiring.get_services().event_publisher, lambda work: None)
         before, known.get_call_streams = known.get_call_streams, lambda: other
-        get_http_endpoint("interaction")._get_replay_buffers = known.get_call_streams
+        limits = known._services.replay_limits
+        get_http_endpoint("interaction")._open_replay_buffer = lambda session: other.open_stream(session, limits)
         return before()
 
     return elsewhere

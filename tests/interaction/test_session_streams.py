@@ -26,7 +26,7 @@ async def say(client, data):
     """Tell a session something, as any part of the project would."""
     row = await Session.objects.aget(key_hash=Session.hash(client.session))
     message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": data}}
-    await wiring.get_event_publisher().publish(EventDraft(f"session:{row.pk}", "message", message))
+    await wiring.get_services().event_publisher.publish(EventDraft(f"session:{row.pk}", "message", message))
 
 
 def data(message):
@@ -185,7 +185,7 @@ async def test_what_the_log_has_lost_is_refused_and_not_left_out(latest_legacy, 
             await leave(exchange)
             await say(client, 2)
             await say(client, 3)
-            await wiring.get_executor().run(_forget_the_oldest_but, kept)
+            await wiring.get_services().executor.run(_forget_the_oldest_but, kept)
             reply = await client.listen(exchange.last_id).reply()
             assert (reply.status, b"have expired" in reply.body) == (400, True)
 
@@ -208,7 +208,7 @@ async def test_an_end_in_the_admin_ends_its_stream(latest_legacy):
     client = await latest_legacy()
     exchange = await opened(client)
     row = Session.objects.filter(key_hash=Session.hash(client.session))
-    await wiring.get_executor().run(row.end, "admin")
+    await wiring.get_services().executor.run(row.end, "admin")
     await until_it_ends(exchange)
 
 
@@ -298,9 +298,9 @@ async def test_a_client_that_leaves_leaves_nothing_behind(legacy):
     client = await legacy()
     exchange = await opened(client)
     listens, streams, feed = (
-        wiring.get_stream_limiter(),
-        wiring.get_call_streams().get_loop_streams(),
-        wiring.get_event_publisher().get_follower(),
+        wiring.get_services().stream_limiter,
+        wiring.get_services().process.call_streams.get_loop_streams(),
+        wiring.get_services().event_publisher.get_follower(),
     )
     row = await Session.objects.aget(key_hash=Session.hash(client.session))
     changes = "changes:interaction"

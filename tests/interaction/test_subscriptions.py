@@ -6,7 +6,7 @@ import pytest
 
 from mcp_django.models import ResourceSubscription
 from mcp_django.runtime.events.event_log import EventDraft
-from mcp_django.wiring import get_event_publisher
+from mcp_django.wiring import get_services
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, together
 from tests.interaction.transports import contract
 
@@ -80,11 +80,11 @@ async def test_the_subscriptions_of_a_session_end_with_it(latest_legacy):
 
 
 async def updated(uri):
-    await get_event_publisher().publish(EventDraft("changes:interaction", "updated", {"uri": uri}))
+    await get_services().event_publisher.publish(EventDraft("changes:interaction", "updated", {"uri": uri}))
 
 
 async def list_changed(kind, server="interaction"):
-    await get_event_publisher().publish(EventDraft(f"changes:{server}", "list_changed", {"kind": kind}))
+    await get_services().event_publisher.publish(EventDraft(f"changes:{server}", "list_changed", {"kind": kind}))
 
 
 @contract

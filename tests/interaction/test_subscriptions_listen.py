@@ -8,7 +8,7 @@ import pytest
 
 from mcp_django.runtime.events.event_log import EventDraft
 from mcp_django.server.subscriptions.listen import Subscription
-from mcp_django.wiring import get_event_publisher, get_lifecycle, get_stream_limiter
+from mcp_django.wiring import get_services
 from tests.interaction.channel import ChannelExchange
 from tests.interaction.transports import contract, contract_with_headers, on_http
 from tests.interaction.verifiers import SCOPES
@@ -21,7 +21,7 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 
 async def change(kind: str, payload: Any, server: str = "interaction") -> None:
-    await get_event_publisher().publish(EventDraft(f"changes:{server}", kind, payload))
+    await get_services().event_publisher.publish(EventDraft(f"changes:{server}", kind, payload))
 
 
 async def updated(uri: str) -> None:
@@ -43,13 +43,13 @@ async def left(exchange: Exchange) -> None:
     await exchange.end()
     if isinstance(exchange, ChannelExchange):
         await exchange.hang_up()
-    await eventually(lambda: not len(get_stream_limiter()))
+    await eventually(lambda: not len(get_services().stream_limiter))
 
 
 @pytest.fixture(autouse=True)
 def _nothing_stays_open():
     yield
-    assert len(get_stream_limiter()) == 0
+    assert len(get_services().stream_limiter) == 0
 
 
 @contract
@@ -235,7 +235,7 @@ async def test_a_client_that_stops_reading_counts_as_gone(limits, clock, modern,
         await acknowledged(exchange)
     exchange.stop_reading()
     await clock.advance_while(exchange.end())
-    assert len(get_stream_limiter()) == 0
+    assert len(get_services().stream_limiter) == 0
     exchange.read_on()
 
 
@@ -314,7 +314,7 @@ async def test_the_end_of_the_process_ends_a_stream_with_its_result(modern, tran
     await acknowledged(exchange)
     await change("list_changed", {"kind": "tools"})
     await exchange.message()
-    await get_lifecycle().shutdown()
+    await get_services().lifecycle.shutdown()
     reply = await exchange.reply()
     assert reply.message["id"] == "last"
     assert reply.result["resultType"] == "complete"
@@ -385,7 +385,7 @@ async def test_a_failing_log_is_an_error_and_not_a_stream(modern, transport, mon
     reply = await listen(modern(), toolsListChanged=True).reply()
     assert reply.error["code"] == -32603
     assert "no database" not in reply.error["message"]
-    assert len(get_stream_limiter()) == (0 if transport.http else 1), "but for the channel"
+    assert len(get_services().stream_limiter) == (0 if transport.http else 1), "but for the channel"
 
 
 @on_http

@@ -11,7 +11,7 @@ from django.db import close_old_connections, connections
 from django.test import AsyncClient
 
 from mcp_django.models import SpentState
-from mcp_django.wiring import get_elicitation_pages
+from mcp_django.wiring import get_services
 from tests.interaction.clients import Client, answers
 from tests.interaction.transports import contract_with_headers
 
@@ -206,7 +206,7 @@ async def test_a_query_of_the_page_stays(modern):
 async def test_the_link_says_nothing_about_the_user(modern):
     _, url, _ = await rounds(modern)
     assert "alice" not in url
-    assert get_elicitation_pages().unseal_visit(url.rpartition("/")[2], "page").user  # it is in there, sealed
+    assert get_services().elicitation_pages.unseal_visit(url.rpartition("/")[2], "page").user  # it is in there, sealed
 
 
 async def test_somebody_else_gets_neither_through_the_gate_nor_back(modern):

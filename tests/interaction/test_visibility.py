@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 
 from mcp_django.runtime.events.event_log import EventDraft
-from mcp_django.wiring import get_event_publisher
+from mcp_django.wiring import get_services
 from tests.interaction import tokens
 from tests.interaction.checkpoints import CHECKPOINTS
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
@@ -162,7 +162,7 @@ async def test_a_step_up_opens_it(people):
 
 
 async def told(uri):
-    await get_event_publisher().publish(EventDraft("changes:restricted", "updated", {"uri": uri}))
+    await get_services().event_publisher.publish(EventDraft("changes:restricted", "updated", {"uri": uri}))
 
 
 async def test_changes_of_what_one_may_not_see_are_not_told(people, revision):

@@ -33,7 +33,7 @@ def of_a_client(user: Any, scopes: Sequence[str], server: str) -> str:
         user=user,
         scope=" ".join(scopes),
         expires=timezone.now() + timedelta(hours=1),
-        resource=[wiring.get_resource_registry().get(server).uri],
+        resource=[wiring.get_services().resource_registry.get(server).uri],
     )
     set_token(row, value)
     row.save()

@@ -9,7 +9,7 @@ from mcp_django import wiring
 from mcp_django.auth.authorization.rule_cache import NO_RULES, RULE_CACHE
 from mcp_django.models import ScopeGrant, StreamEvent, ToolPolicy
 from mcp_django.server.primitives.registry import get_registry
-from mcp_django.wiring import services
+from mcp_django.wiring import process
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     def publish(*drafts: Any, using: str | None = None) -> None:
         found.extend((draft.topic, draft.payload) for draft in drafts)
 
-    monkeypatch.setattr(wiring.get_event_publisher(), "publish_on_commit", publish)
+    monkeypatch.setattr(wiring.get_services().event_publisher, "publish_on_commit", publish)
     return found
 
 
@@ -49,7 +49,7 @@ def test_lists_are_told_to_have_changed_as_when_rights_change(subtests: pytest.S
 
 def test_who_hears_that_rights_changed_reads_the_rules_anew() -> None:
     assert RULE_CACHE.get_fresh() is NO_RULES
-    services._invalidate_rights()
+    process._invalidate_rights()
     assert RULE_CACHE.get_fresh() is None
 
 
@@ -78,7 +78,7 @@ def test_a_failure_to_tell_does_not_fail_what_was_saved(
     def fails(*drafts: Any, using: str | None = None) -> None:
         raise OSError("gone")
 
-    monkeypatch.setattr(wiring.get_event_publisher(), "publish_on_commit", fails)
+    monkeypatch.setattr(wiring.get_services().event_publisher, "publish_on_commit", fails)
     ToolPolicy.objects.create(tool="x", disabled=True)
     assert ToolPolicy.objects.count() == 1
     assert "Notifying clients of changed policies failed" in caplog.text

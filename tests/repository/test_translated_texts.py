@@ -46,7 +46,7 @@ from mcp_django.models import (
 from mcp_django.models.service_account import save_account
 from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW, PageVisit
 from mcp_django.server.primitives.registry import get_registry
-from mcp_django.wiring import get_elicitation_pages
+from mcp_django.wiring import get_services
 from scripts.messages import extract_messages
 from tests.contrib.control_room.test_rows import make_record, make_rollup, make_usage
 from tests.contrib.control_room.test_running_calls import make_long_call, make_process
@@ -408,7 +408,7 @@ def test_pages_around_an_elicited_page(browser: Client, ada: User) -> None:
         visit = PageVisit("id", str(user), "/", time.time() + seconds)
         request: Any = RequestFactory().get("/mcp")
         request.resolver_match = resolve("/mcp")
-        return get_elicitation_pages().build_path(request, view, visit, ttl=seconds)
+        return get_services().elicitation_pages.build_path(request, view, visit, ttl=seconds)
 
     done = build_path(DONE_VIEW, ada.pk)
     _check_pages(

@@ -37,7 +37,7 @@ class QueueServer:
 
     def __init__(self, version: str = STATELESS, max_bytes: int = 1000) -> None:
         self.limiter = CallLimiter(2, max_bytes)
-        self.lifecycle = Lifecycle(get_grace_seconds=lambda: LONG, close_threads=lambda loop: None)
+        self.lifecycle = Lifecycle(grace_seconds=LONG, close_threads=lambda loop: None)
         self.begun: list[str] = []
         self.ends: dict[str, asyncio.Event] = {}
         self.server = make_server()

@@ -34,7 +34,7 @@ class CallServer:
 
     def __init__(self, version: str = STATELESS) -> None:
         self.in_flight = ConcurrencyLimiter(2)
-        self.lifecycle = Lifecycle(get_grace_seconds=lambda: LONG, close_threads=lambda loop: None)
+        self.lifecycle = Lifecycle(grace_seconds=LONG, close_threads=lambda loop: None)
         self.gate, self.reached = asyncio.Event(), asyncio.Event()
         self.contexts: list[Context] = []
         self.server = make_server()

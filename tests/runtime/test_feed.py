@@ -42,9 +42,7 @@ def layer() -> FakeLayer:
 
 def run(main: Callable[[EventPublisher], Awaitable[Any]], *, layer: Any = None) -> Any:
     async def with_feeds(executor: LeasingExecutor) -> Any:
-        return await main(
-            EventPublisher(get_executor=lambda: executor, get_layer=lambda: layer, get_retention_seconds=lambda: 600)
-        )
+        return await main(EventPublisher(executor=executor, layer=layer, retention_seconds=600))
 
     return serve(with_feeds)
 
@@ -53,10 +51,7 @@ def two(main: Callable[[EventPublisher, EventPublisher], Awaitable[Any]], layer:
     """Two processes that know nothing of each other but the layer and the database."""
 
     async def with_feeds(executor: LeasingExecutor) -> Any:
-        ours, theirs = (
-            EventPublisher(get_executor=lambda: executor, get_layer=lambda: layer, get_retention_seconds=lambda: 600)
-            for _ in range(2)
-        )
+        ours, theirs = (EventPublisher(executor=executor, layer=layer, retention_seconds=600) for _ in range(2))
         try:
             return await main(ours, theirs)
         finally:
@@ -341,7 +336,7 @@ def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink(clock: Clock
 def test_a_sink_that_stops_in_the_past_hears_no_more_of_it() -> None:
     async def main(feeds: EventPublisher) -> None:
         first, *_ = await feeds.publish(*(EventDraft("a", "message", n) for n in range(5)))
-        events = await feeds.get_executor().run(LOG.read, first.seq - 1)
+        events = await feeds.executor.run(LOG.read, first.seq - 1)
         heard = RecordingSink()
         feed = feeds.get_follower()
 
@@ -434,9 +429,7 @@ def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
             await clock.advance_until(failing.is_set)
             with pytest.raises(OperationalError):
                 await (
-                    EventPublisher(
-                        get_executor=feeds.get_executor, get_layer=lambda: None, get_retention_seconds=lambda: 600
-                    )
+                    EventPublisher(executor=feeds.executor, layer=None, retention_seconds=600)
                     .get_follower()
                     .subscribe("a", RecordingSink())
                 )
@@ -463,7 +456,7 @@ def test_a_feed_whose_start_failed_can_be_followed_later(monkeypatch: pytest.Mon
 def test_lanes_that_are_taken_delay_the_feed_and_do_not_refuse_it(clock: Clock) -> None:
     async def main(executor: LeasingExecutor) -> None:
         feeds, heard, gate = (
-            EventPublisher(get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 600),
+            EventPublisher(executor=executor, layer=None, retention_seconds=600),
             RecordingSink(),
             threading.Event(),
         )
@@ -487,7 +480,7 @@ def test_lanes_that_are_taken_delay_the_feed_and_do_not_refuse_it(clock: Clock) 
 
 def test_every_loop_of_a_process_is_told() -> None:
     executor = LeasingExecutor(max_threads=2)
-    feeds = EventPublisher(get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 600)
+    feeds = EventPublisher(executor=executor, layer=None, retention_seconds=600)
     ready, over = threading.Barrier(3), threading.Event()
     heard: list[RecordingSink] = []
 
@@ -534,7 +527,7 @@ def test_what_is_published_on_commit_waits_for_it_and_is_not_published_after_a_r
 
 def test_publishing_inside_a_call_is_no_part_of_its_transaction() -> None:
     async def main(executor: LeasingExecutor) -> None:
-        feeds = EventPublisher(get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 600)
+        feeds = EventPublisher(executor=executor, layer=None, retention_seconds=600)
         heard = RecordingSink()
         await feeds.get_follower().subscribe("a", heard)
         with executor.context():
@@ -764,7 +757,7 @@ def test_inside_a_transaction_of_its_thread_publishing_waits_for_the_commit(laye
 
 def test_a_loop_that_ends_while_it_sends_leaves_the_rest_to_the_process(layer: FakeLayer) -> None:
     executor = LeasingExecutor(max_threads=2)
-    feeds = EventPublisher(get_executor=lambda: executor, get_layer=lambda: layer, get_retention_seconds=lambda: 600)
+    feeds = EventPublisher(executor=executor, layer=layer, retention_seconds=600)
 
     async def main() -> None:
         await feeds.get_follower().subscribe("a", RecordingSink())
@@ -791,7 +784,7 @@ def test_publishing_deletes_what_is_too_old_now_and_then(monkeypatch: pytest.Mon
     monkeypatch.setattr(publishing, "MAX_EVENTS_BETWEEN_PURGES", 3)
 
     async def main(executor: LeasingExecutor) -> None:
-        feeds = EventPublisher(get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 0)
+        feeds = EventPublisher(executor=executor, layer=None, retention_seconds=0)
         left = []
         for _ in range(7):
             await feeds.publish(EventDraft("a", "message"))
@@ -805,7 +798,7 @@ def test_publishing_deletes_what_is_too_old_now_and_then(monkeypatch: pytest.Mon
 async def test_a_test_case_follows_and_publishes_on_its_own_connection() -> None:
     executor = LeasingExecutor(max_threads=2)
     feeds, heard = (
-        EventPublisher(get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 600),
+        EventPublisher(executor=executor, layer=None, retention_seconds=600),
         RecordingSink(),
     )
     await feeds.get_follower().subscribe("a", heard)

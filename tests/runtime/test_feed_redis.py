@@ -123,9 +123,9 @@ class RecordingSink(list[int]):
 
 def feeds_on(executor: LeasingExecutor) -> EventPublisher:
     return EventPublisher(
-        get_executor=lambda: executor,
-        get_layer=lambda: channel_layer.find_channel_layer("default"),
-        get_retention_seconds=lambda: 600,
+        executor=executor,
+        layer=channel_layer.find_channel_layer("default"),
+        retention_seconds=600,
     )
 
 

@@ -58,7 +58,7 @@ class Process:
         self.told: list[int] = []
         self.closed: list[Any] = []
         self.finish = asyncio.Event()
-        self.lifecycle = Lifecycle(get_grace_seconds=lambda: grace, close_threads=self.closed.append)
+        self.lifecycle = Lifecycle(grace_seconds=grace, close_threads=self.closed.append)
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         self.told.append(number)

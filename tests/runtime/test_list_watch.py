@@ -10,6 +10,7 @@ from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.list_changes import ListChangeDetector
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.threads.executor import LeasingExecutor
+from tests.server.client import ports
 from tests.support.clock import Clock
 
 from .serving import real_threads, serve
@@ -44,16 +45,15 @@ class Process:
     def __init__(self, executor: LeasingExecutor, clock: Clock, *, settled_after: float = 60.0) -> None:
         self.clock = clock
         self.stock = Stock()
-        self.server = Server("tests", providers=[self.stock])
+        self.server = Server("tests", providers=[self.stock], ports=ports(executor=executor))
         self.forgotten = 0
         self.feeds = EventPublisher(
-            get_executor=lambda: executor,
-            get_layer=lambda: None,
-            get_retention_seconds=lambda: 600,
+            executor=executor,
+            layer=None,
+            retention_seconds=600,
             create_detector=lambda feeds: ListChangeDetector(
                 feeds.publish,
                 get_server=lambda alias: self.server,
-                get_executor=lambda: executor,
                 clear_permission_caches=self._forget,
                 settle_seconds=settled_after,
             ),

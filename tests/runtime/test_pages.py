@@ -18,8 +18,8 @@ from tests.support.clock import Clock
 
 def worker(executor: LeasingExecutor, *secrets: str) -> tuple[SealedElicitationPages, EventPublisher]:
     """The pages of one process, which hears of others by the log alone."""
-    feeds = EventPublisher(get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 600)
-    return SealedElicitationPages(secrets or ["key"], get_executor=lambda: executor, get_publisher=lambda: feeds), feeds
+    feeds = EventPublisher(executor=executor, layer=None, retention_seconds=600)
+    return SealedElicitationPages(secrets or ["key"], executor=executor, publisher=feeds), feeds
 
 
 def visit(id: str) -> PageVisit:

@@ -42,9 +42,7 @@ class Process:
     """One worker, as far as POSTs need it."""
 
     def __init__(self, executor: LeasingExecutor, layer: FakeLayer | None) -> None:
-        self.feeds = EventPublisher(
-            get_executor=lambda: executor, get_layer=lambda: layer, get_retention_seconds=lambda: 600.0
-        )
+        self.feeds = EventPublisher(executor=executor, layer=layer, retention_seconds=600.0)
         self.posts = SSEMessageRouter(self.feeds, executor)
 
 

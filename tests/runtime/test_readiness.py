@@ -12,7 +12,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from mcp_django.runtime import readiness
 from mcp_django.runtime.events.event_log import EventLog
 from mcp_django.runtime.readiness import QUERY_TIMEOUT_SECONDS, TRUST_SECONDS, DatabaseReadiness
-from mcp_django.wiring import get_log_executor
+from mcp_django.wiring import get_services
 from tests.support.clock import Clock
 
 
@@ -22,7 +22,7 @@ def status(check: DatabaseReadiness) -> str:
 
 @pytest.mark.django_db
 def test_a_database_without_the_newest_migration_is_not_ready(caplog: pytest.LogCaptureFixture) -> None:
-    check, recorder = DatabaseReadiness(get_log_executor), MigrationRecorder(connection)
+    check, recorder = DatabaseReadiness(get_services().log_executor), MigrationRecorder(connection)
     newest = max(name for app, name in recorder.applied_migrations() if app == "mcp_django")
     recorder.record_unapplied("mcp_django", newest)
     assert [status(check), status(check)] == ["unmigrated", "unmigrated"]
@@ -35,7 +35,7 @@ def test_a_database_without_the_newest_migration_is_not_ready(caplog: pytest.Log
 @pytest.mark.django_db
 def test_a_worker_stays_ready_after_the_migrations_of_a_newer_release() -> None:
     MigrationRecorder(connection).record_applied("mcp_django", "9999_of_a_newer_release")
-    assert status(DatabaseReadiness(get_log_executor)) == "ok"
+    assert status(DatabaseReadiness(get_services().log_executor)) == "ok"
 
 
 @pytest.mark.django_db
@@ -53,7 +53,7 @@ def test_a_database_that_fails_is_not_ready(
 
             monkeypatch.setattr(EventLog, "head", fail)
             caplog.clear()
-            assert status(DatabaseReadiness(get_log_executor)) == expected
+            assert status(DatabaseReadiness(get_services().log_executor)) == expected
             (record,) = caplog.records
             assert record.exc_info is not None
             assert record.exc_info[1] is error
@@ -76,7 +76,7 @@ class SlowExecutor:
 
 async def test_many_health_checks_are_one_query(clock: Clock) -> None:
     executor: Any = SlowExecutor()
-    check = DatabaseReadiness(lambda: executor)
+    check = DatabaseReadiness(executor)
     asked = asyncio.gather(*(check.get_status() for _ in range(50)))
     await clock.settle()
     executor.answered.set()
@@ -88,7 +88,7 @@ async def test_many_health_checks_are_one_query(clock: Clock) -> None:
 
 async def test_a_database_that_does_not_answer_is_not_ready_and_is_asked_once(clock: Clock) -> None:
     executor: Any = SlowExecutor()
-    check = DatabaseReadiness(lambda: executor)
+    check = DatabaseReadiness(executor)
     for _ in range(3):
         asked = asyncio.ensure_future(check.get_status())
         await clock.advance(QUERY_TIMEOUT_SECONDS)

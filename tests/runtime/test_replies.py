@@ -35,12 +35,8 @@ class Process:
     """One worker, as far as questions need it."""
 
     def __init__(self, executor: LeasingExecutor, layer: FakeLayer | None, secrets: tuple[str, ...] = ("key",)) -> None:
-        self.feeds = EventPublisher(
-            get_executor=lambda: executor, get_layer=lambda: layer, get_retention_seconds=lambda: 600.0
-        )
-        self.replies = EventLogPendingRequests(
-            lambda: self.feeds, NameSigner(secrets, purpose="question"), timeout=WAIT
-        )
+        self.feeds = EventPublisher(executor=executor, layer=layer, retention_seconds=600.0)
+        self.replies = EventLogPendingRequests(self.feeds, NameSigner(secrets, purpose="question"), timeout=WAIT)
 
     def session(self, pk: int = 1) -> ServerSession:
         """The session as this worker knows it."""

@@ -21,12 +21,20 @@ def session(pk: int = 1) -> Any:
     return SimpleNamespace(pk=pk)
 
 
-def make(**bounds: Any) -> ReplayStore:
-    return ReplayStore(lambda: ReplayLimits(**bounds), on_empty=lambda: None)
+class BoundedStore(ReplayStore):
+    """A store whose buffers all have the same limits."""
+
+    def __init__(self, **bounds: Any) -> None:
+        super().__init__(on_empty=lambda: None)
+        self.limits = ReplayLimits(**bounds)
 
 
-def opened(rings: ReplayStore, pk: int = 1) -> tuple[ReplayBuffer, ReplayReader]:
-    ring = rings.open_stream(session(pk))
+def make(**bounds: Any) -> BoundedStore:
+    return BoundedStore(**bounds)
+
+
+def opened(rings: BoundedStore, pk: int = 1) -> tuple[ReplayBuffer, ReplayReader]:
+    ring = rings.open_stream(session(pk), rings.limits)
     assert ring.reader is not None
     return ring, ring.reader
 

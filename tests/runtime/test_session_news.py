@@ -54,10 +54,8 @@ class Worker(DatabaseSessionStore):
     """A store that hears of others through the log alone, as in a process of its own."""
 
     def __init__(self, executor: LeasingExecutor, layer: FakeLayer) -> None:
-        self.feeds = EventPublisher(
-            get_executor=lambda: executor, get_layer=lambda: layer, get_retention_seconds=lambda: 600.0
-        )
-        super().__init__(executor, get_publisher=lambda: self.feeds)
+        self.feeds = EventPublisher(executor=executor, layer=layer, retention_seconds=600.0)
+        super().__init__(executor, publisher=self.feeds)
         session_closed.disconnect(self._on_closed, sender=Row)
 
     async def opened(self) -> ServerSession:
@@ -110,7 +108,7 @@ def workers(main: Callable[[Worker, Worker], Awaitable[Any]], layer: FakeLayer |
 @pytest.fixture(autouse=True)
 def _no_other_announcement(monkeypatch: pytest.MonkeyPatch) -> None:
     """The application's own would tell the feeds of the test's process."""
-    monkeypatch.setattr(wiring.get_event_publisher(), "publish_on_commit", lambda *_, **__: None)
+    monkeypatch.setattr(wiring.get_services().event_publisher, "publish_on_commit", lambda *_, **__: None)
 
 
 def end_in_the_admin(session: ServerSession) -> int:

@@ -39,9 +39,7 @@ class Stage:
 
     def __init__(self, executor: LeasingExecutor, revision: str, most: int) -> None:
         self.executor = executor
-        self.feeds = EventPublisher(
-            get_executor=lambda: executor, get_layer=lambda: None, get_retention_seconds=lambda: 600
-        )
+        self.feeds = EventPublisher(executor=executor, layer=None, retention_seconds=600)
         self.changes = EventLogChangeFeed(
             "tests", publisher=self.feeds, executor=executor, limiter=StreamLimiter(10, 10), max_subscriptions=most
         )

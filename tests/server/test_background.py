@@ -134,7 +134,7 @@ async def test_what_cannot_be_called_is_refused_at_once() -> None:
 
 
 async def test_places_are_counted_and_given_back() -> None:
-    places = LimitedBackgroundSlots(lambda: 1)
+    places = LimitedBackgroundSlots(1)
     server = Server("tests", "1", ports=ports(background=places), options=ServerOptions())
 
     @server.tool
@@ -230,7 +230,7 @@ def test_at_the_end_of_the_grace_it_is_ended(clock: Clock) -> None:
     async def main() -> None:
         clock.control(asyncio.get_running_loop())
         there = Later()
-        there.lifecycle._get_grace_seconds = lambda: 3
+        there.lifecycle.grace_seconds = 3
         flight = there.flight("leave")
         flight.start()
         flight.is_answered = True

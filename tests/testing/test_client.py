@@ -13,7 +13,7 @@ from mcp_django.server.primitives import registry
 from mcp_django.signals import call_finished
 from mcp_django.testing import TestClient, accept, cancel, decline
 from mcp_django.wiring import get_ports, get_server
-from mcp_django.wiring.servers import _create_server
+from mcp_django.wiring.process import drop_services
 from tests.server.client import HANDSHAKE, STATELESS, make_server
 
 both = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
@@ -183,8 +183,8 @@ class OfAProject(TestCase):
         monkeypatch = pytest.MonkeyPatch()
         self.addCleanup(monkeypatch.undo)
         monkeypatch.setattr(registry, "REGISTRIES", {})
-        _create_server.cache_clear()
-        self.addCleanup(_create_server.cache_clear)
+        drop_services()
+        self.addCleanup(drop_services)
 
         @tool(permission="auth.view_user", scopes=["users:read"])
         def people() -> list[str]:

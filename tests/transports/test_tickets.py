@@ -164,7 +164,7 @@ def test_nobody_gets_one_and_only_a_post_does() -> None:
 def test_a_credential_that_is_too_long_gets_none() -> None:
     token = issue()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mcp_django.wiring.authentication.MAX_TICKET_CHARS", 64)
+        patch.setattr("mcp_django.wiring.process.MAX_TICKET_CHARS", 64)
         with override_settings(MCP={"AUTH": ["token"]}):
             reply = Client(headers={"host": "testserver"}).post(
                 "/mcp/ws-ticket", headers={"authorization": f"Bearer {token}"}

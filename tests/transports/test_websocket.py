@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from mcp_django import Context, Server
 from mcp_django.asgi import mount
 from mcp_django.models import Session
-from mcp_django.wiring import get_lifecycle, get_stream_limiter
+from mcp_django.wiring import get_services
 from tests.support.clock import Clock
 from tests.transports.sockets import STATELESS, Socket
 
@@ -84,8 +84,8 @@ def _open(settings: Any, db: None) -> None:
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Any:
     yield
-    assert not len(get_stream_limiter())
-    assert not get_lifecycle().active
+    assert not len(get_services().stream_limiter)
+    assert not get_services().lifecycle.active
 
 
 async def opened(recorder: RecordingServer, *args: Any, **scope: Any) -> Socket:
@@ -101,8 +101,8 @@ async def left(socket: Socket) -> None:
 
 async def begun_shutdown() -> "asyncio.Future[None]":
     """The process shuts down; the rest of that."""
-    closing = asyncio.ensure_future(get_lifecycle().shutdown())
-    while not get_lifecycle().is_draining():
+    closing = asyncio.ensure_future(get_services().lifecycle.shutdown())
+    while not get_services().lifecycle.is_draining():
         await asyncio.sleep(0)
     return closing
 
@@ -359,7 +359,7 @@ async def test_a_shutdown_lets_calls_end_and_says_going_away() -> None:
         assert (await socket.closed())[0] == 1001
         await closing
     finally:
-        await get_lifecycle().startup([])
+        await get_services().lifecycle.startup([])
 
 
 async def test_a_shutdown_ends_listens_with_their_result() -> None:
@@ -373,7 +373,7 @@ async def test_a_shutdown_ends_listens_with_their_result() -> None:
         assert (await socket.closed())[0] == 1001
         await closing
     finally:
-        await get_lifecycle().startup([])
+        await get_services().lifecycle.startup([])
 
 
 async def test_a_session_that_an_operator_ends_closes_the_socket() -> None:

@@ -13,7 +13,7 @@ from mcp_django.asgi import mount
 from mcp_django.auth.authentication.verifiers import AuthError
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.models import PersonalAccessToken
-from mcp_django.wiring import get_lifecycle, get_stream_limiter
+from mcp_django.wiring import get_services
 from tests.transports.sockets import Socket
 
 PEOPLE = "tests.transports.test_websocket_handshake.known"
@@ -219,15 +219,15 @@ async def test_sockets_count_as_streams_of_their_owner(settings: Any) -> None:
     for socket in (other, third):
         socket.leave()
         await socket.finish()
-    assert not len(get_stream_limiter())
+    assert not len(get_services().stream_limiter)
 
 
 async def test_a_process_that_shuts_down_takes_no_socket() -> None:
-    await get_lifecycle().shutdown()
+    await get_services().lifecycle.shutdown()
     try:
         denial = await knock(bearer("alice")).denied()
     finally:
-        await get_lifecycle().startup([])
+        await get_services().lifecycle.startup([])
     assert denial.status == 503
     assert "retry-after" in denial.headers
 
@@ -236,7 +236,7 @@ async def test_a_client_that_left_before_its_socket_was_accepted_leaves_nothing(
     socket = knock(bearer("alice"))
     socket.leave()
     await socket.finish()
-    assert not len(get_stream_limiter())
+    assert not len(get_services().stream_limiter)
 
 
 async def test_a_personal_token_opens_a_socket(settings: Any) -> None:

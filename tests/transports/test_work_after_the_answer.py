@@ -10,7 +10,7 @@ from mcp_django import Context, Server
 from mcp_django.transports.http.asgi import StreamableHTTPApp
 from mcp_django.transports.http.handler import StreamableHTTPEndpoint
 from mcp_django.transports.services import build_services
-from mcp_django.wiring import get_background_slots, get_ports
+from mcp_django.wiring import get_ports, get_services
 from tests.interaction.clients import META, STATELESS
 from tests.transports.test_asgi_door import scope
 
@@ -57,4 +57,4 @@ def test_it_begins_when_the_last_byte_was_sent(speaks: bool, settings: Any, db: 
     asyncio.run(main())
     assert log[-2:] == ["http.response.body", "work"]
     assert log[0] == "http.response.start"
-    assert get_background_slots()._acquired_count == 0
+    assert get_services().background_slots._acquired_count == 0

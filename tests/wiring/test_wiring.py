@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.core.checks import CheckMessage, Warning
 from django.core.exceptions import ImproperlyConfigured
-from django.core.signals import setting_changed
 from django.db import connection
 from django.test import override_settings
 
@@ -162,13 +161,13 @@ def test_a_path_that_leads_nowhere_is_an_import_error() -> None:
 
 def test_everything_is_made_once() -> None:
     assert wiring.get_server() is wiring.get_server("default") is wiring.get_server(alias="default")
-    assert wiring.get_executor() is wiring.get_executor()
+    assert wiring.get_services().executor is wiring.get_services().executor
     assert wiring.get_ports() is wiring.get_ports("default")
     assert get_http_endpoint() is get_http_endpoint("default")
-    assert wiring.get_server().executor is wiring.get_executor()
+    assert wiring.get_server().executor is wiring.get_services().executor
 
 
-def test_changed_settings_rebuild_servers_lanes_and_ports(subtests: pytest.Subtests) -> None:
+def test_changed_settings_rebuild_servers_threads_and_ports(subtests: pytest.Subtests) -> None:
     for changed in (
         {"MCP": {"SERVERS": {"default": {"NAME": "other"}}}},
         {"SECRET_KEY": "other"},
@@ -176,27 +175,75 @@ def test_changed_settings_rebuild_servers_lanes_and_ports(subtests: pytest.Subte
         {"DEBUG": True},
     ):
         with subtests.test(changed=changed):
-            before = wiring.get_server(), wiring.get_executor(), wiring.get_ports(), get_http_endpoint()
+            before = wiring.get_server(), wiring.get_services().executor, wiring.get_ports(), get_http_endpoint()
             with override_settings(**changed):
-                after = wiring.get_server(), wiring.get_executor(), wiring.get_ports(), get_http_endpoint()
+                after = wiring.get_server(), wiring.get_services().executor, wiring.get_ports(), get_http_endpoint()
                 assert not any(old is new for old, new in zip(before, after, strict=True))
                 assert after[0].registry is before[0].registry
                 assert get_http_endpoint()._server is after[0]
 
 
-def test_changed_settings_of_the_transport_rebuild_the_transport(subtests: pytest.Subtests) -> None:
-    for setting in ("ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS"):
+def test_a_changed_setting_drops_the_servers_and_the_endpoints(subtests: pytest.Subtests) -> None:
+    for setting in ("ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "LOCALE_PATHS"):
         with subtests.test(setting=setting):
-            server, exchange = wiring.get_server(), get_http_endpoint()
+            before = wiring.get_services(), wiring.get_server(), get_http_endpoint()
             with override_settings(**{setting: ["https://example.com"]}):
-                assert get_http_endpoint() is not exchange
-                assert wiring.get_server() is server
+                after = wiring.get_services(), wiring.get_server(), get_http_endpoint()
+            assert not any(old is new for old, new in zip(before, after, strict=True))
 
 
-def test_settings_of_others_change_nothing() -> None:
-    server, exchange = wiring.get_server(), get_http_endpoint()
-    setting_changed.send(sender=None, setting="TIME_ZONE", value="UTC", enter=True)
-    assert (wiring.get_server(), get_http_endpoint()) == (server, exchange)
+def test_threads_and_followers_of_the_process_survive_a_change_and_get_its_values() -> None:
+    before = wiring.get_services()
+    with override_settings(
+        MCP={"LIMITS": {"SHUTDOWN_GRACE": 3, "EVENT_TTL": 7, "BACKGROUND": 5}, "CHANNEL_LAYER": None}
+    ):
+        after = wiring.get_services()
+        assert after.process is before.process is wiring.PROCESS
+        assert (after.lifecycle.grace_seconds, after.event_publisher.retention_seconds) == (3, 7)
+        assert after.background_slots.limit == 5
+    wiring.get_services()
+    assert wiring.PROCESS.lifecycle.grace_seconds == before.settings.limits.shutdown_grace
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_open_subscription_receives_events_after_a_change_of_settings() -> None:
+    async def main() -> None:
+        received: asyncio.Queue[str] = asyncio.Queue()
+        services = wiring.get_services()
+        await services.event_publisher.get_follower().subscribe("a", lambda event: received.put_nowait(event.kind))
+        with override_settings(MCP={"SERVERS": {"default": {"NAME": "other"}}}):
+            assert wiring.get_services() is not services
+            await wiring.get_services().event_publisher.publish(EventDraft("a", "message"))
+            async with asyncio.timeout(60):
+                assert await received.get() == "message"
+        await asyncio.to_thread(wiring.process.close_threads, asyncio.get_running_loop())
+
+    asyncio.run(main())
+
+
+@override_settings(MCP={"LIMITS": {"BODY": "much"}})
+def test_the_process_needs_no_valid_settings() -> None:
+    assert not wiring.PROCESS.lifecycle.is_draining()
+    with pytest.raises(ImproperlyConfigured, match="BODY"):
+        wiring.get_services()
+
+
+def test_services_are_built_once_by_concurrent_threads() -> None:
+    wiring.process.drop_services()
+    start = threading.Barrier(4)
+
+    def build(found: list[Any]) -> None:
+        start.wait()
+        found.append((wiring.get_services(), wiring.get_server(), get_http_endpoint()))
+
+    found: list[Any] = []
+    threads = [threading.Thread(target=build, args=(found,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(found)) == 1
 
 
 def test_sealed_state_and_cursors_are_not_interchangeable() -> None:
@@ -274,7 +321,7 @@ def test_the_text_of_bugs_takes_both_switches(subtests: pytest.Subtests) -> None
 
 @override_settings(MCP={"LIMITS": {"THREADS": 3, "THREAD_QUEUE": 4, "STATE_BYTES": 2048}})
 def test_limits_reach_the_lanes_and_the_seal() -> None:
-    assert (wiring.get_executor().max_threads, wiring.get_executor().max_queued) == (3, 4)
+    assert (wiring.get_services().executor.max_threads, wiring.get_services().executor.max_queued) == (3, 4)
     assert wiring.get_ports().state_sealer.max_token_bytes == 2048  # type: ignore[attr-defined]
 
 
@@ -284,7 +331,7 @@ def test_the_lanes_interrupt_sql_unless_told_otherwise(subtests: pytest.Subtests
             subtests.test(interrupt=interrupt),
             override_settings(MCP={} if interrupt else {"INTERRUPT_SQL": False}),
         ):
-            assert wiring.get_executor().interrupts_sql is interrupt
+            assert wiring.get_services().executor.interrupts_sql is interrupt
 
 
 @pytest.mark.filterwarnings("ignore:Overriding setting DATABASES")
@@ -297,9 +344,9 @@ def test_handlers_inherit_atomic_requests() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_calls_that_hold_every_lane_can_publish() -> None:
     async def main() -> None:
-        executor, feeds = wiring.get_executor(), wiring.get_event_publisher()
+        executor, feeds = wiring.get_services().executor, wiring.get_services().event_publisher
         held = asyncio.Barrier(executor.max_threads)
-        assert (await wiring.get_log_executor().run(threading.current_thread)).name.startswith("mcp-log-")
+        assert (await wiring.get_services().log_executor.run(threading.current_thread)).name.startswith("mcp-log-")
 
         async def call() -> None:
             with executor.context():
@@ -311,7 +358,7 @@ def test_calls_that_hold_every_lane_can_publish() -> None:
             async with asyncio.timeout(60):
                 await asyncio.gather(*(in_flight(call()) for _ in range(executor.max_threads)))
         finally:
-            for lanes in (executor, wiring.get_log_executor()):
+            for lanes in (executor, wiring.get_services().log_executor):
                 await asyncio.to_thread(lanes.close, asyncio.get_running_loop(), timeout=60)
 
     asyncio.run(main())
@@ -320,7 +367,7 @@ def test_calls_that_hold_every_lane_can_publish() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_authorization_works_while_calls_hold_every_lane() -> None:
     async def main() -> None:
-        executor, over = wiring.get_executor(), threading.Event()
+        executor, over = wiring.get_services().executor, threading.Event()
 
         async def hold() -> None:
             with executor.context():
@@ -339,7 +386,7 @@ def test_authorization_works_while_calls_hold_every_lane() -> None:
         finally:
             over.set()
             await asyncio.gather(*holding)
-            for lanes in (executor, wiring.get_log_executor()):
+            for lanes in (executor, wiring.get_services().log_executor):
                 await asyncio.to_thread(lanes.close, asyncio.get_running_loop(), timeout=60)
 
     asyncio.run(main())

@@ -19,7 +19,7 @@ from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipa
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.conf import get_settings
 from mcp_django.management.inspection import ALLOWED, InspectedPrimitive, inspect_server
-from mcp_django.wiring.authorization import create_scope_filter
+from mcp_django.wiring.authorization import build_scope_filter
 
 MAX_COLUMNS = 8
 MAX_REVERSE_CALLERS = 100
@@ -145,7 +145,8 @@ def _build_column(alias: str, label: str, principal: DjangoPrincipal) -> AccessC
     required = tuple(sorted(get_settings().servers[alias].required_scopes)) if alias in get_settings().servers else ()
     resource = ProtectedResource(server=alias, scopes=required)
     try:
-        principal = async_to_sync(create_scope_filter(alias).filter_scopes)(principal, resource=resource)
+        scope_filter = build_scope_filter(wiring.get_services(), alias)
+        principal = async_to_sync(scope_filter.filter_scopes)(principal, resource=resource)
     except PrincipalRefused:
         return AccessColumn(label, None, _("The authorizer or a scope grant refuses it."))
     if not principal.has_scopes(required):

@@ -101,7 +101,7 @@ def has_bearer_token(request: HttpRequest) -> bool:
     return isinstance(credential, str) and credential.strip(" ").partition(" ")[0].lower() == "bearer"
 
 
-@conf.cached("OAUTH2_PROVIDER", "SECRET_KEY", "DEBUG")
+@conf.cached
 def _get_authenticator(api: ProtectedAPI) -> Authenticator:
     uri = canonicalize_url(api.resource)
     if api.resource is not None and uri is None:
@@ -109,9 +109,7 @@ def _get_authenticator(api: ProtectedAPI) -> Authenticator:
     scopes = tuple(sorted(api.scopes))
     protected = ProtectedResource(server=api.audience, uri=uri, scopes=scopes, metadata_url=api.metadata_url)
     # Imported by name, because `wiring` is a higher layer.
-    authenticator: Authenticator = import_string("mcp_django.wiring.authentication.create_resource_authenticator")(
-        protected
-    )
+    authenticator: Authenticator = import_string("mcp_django.wiring.create_resource_authenticator")(protected)
     return authenticator
 
 

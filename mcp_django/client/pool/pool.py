@@ -359,7 +359,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_POOL.reset_after_fork)
 
 
-on_change()(_POOL.retire_all)
+on_change(_POOL.retire_all)
 
 
 @receiver(server_drained)

@@ -68,7 +68,7 @@ def get_primary_queryset(model: Any) -> "QuerySet[Any]":
     return queryset
 
 
-@conf.on_change()
+@conf.on_change
 def _reload_settings() -> None:
     """Reload the toolkit's cached settings when `MCP` changes, which sets its lifetimes."""
     oauth2_settings.reload()

@@ -38,7 +38,7 @@ class InvalidLink(ValueError):
     """Link whose arguments cannot be shown; the text has the reason."""
 
 
-@conf.cached("SECRET_KEY", "SECRET_KEY_FALLBACKS")
+@conf.cached
 def get_link_sealer() -> TokenSealer:
     """Return the sealer of the arguments in links."""
     return TokenSealer(conf.secret_keys(), purpose="playground link", max_token_bytes=MAX_LINK_CHARACTERS)

@@ -22,4 +22,4 @@ class TasksConfig(AppConfig):
 
         metrics.connect()
         figures.register_alert_rule()
-        wiring.get_lifecycle().loop_callbacks.add(upkeep.start_maintenance)
+        wiring.PROCESS.lifecycle.loop_callbacks.add(upkeep.start_maintenance)

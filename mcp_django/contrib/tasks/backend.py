@@ -63,7 +63,7 @@ def get_backend() -> TaskBackend:
     return _create_backend()
 
 
-@conf.cached("INSTALLED_APPS")
+@conf.cached
 def _create_backend() -> TaskBackend:
     settings = get_settings()
     kind: Any = import_string(settings.backend)

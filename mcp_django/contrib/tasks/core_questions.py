@@ -127,7 +127,7 @@ def ask_on_session_stream(call: Call, task: Task, find: FindTask, record: Record
 async def _ask_until_answered(
     call: Call, session: ServerSession, id: str, find: FindTask, record: RecordAnswers
 ) -> None:
-    publisher = wiring.get_event_publisher()
+    publisher = wiring.get_services().event_publisher
     questions = CoreQuestions(call, session, id, SessionSink(publisher, session), record)
     try:
         if await store.run_on_rows(has_unsent_questions, id) and await has_open_stream(publisher, session):

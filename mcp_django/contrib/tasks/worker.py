@@ -90,7 +90,7 @@ class WorkerProcess:
 
         Raises WorkerStartError.
         """
-        lifecycle = wiring.get_lifecycle()
+        lifecycle = wiring.get_services().lifecycle
         try:
             await lifecycle.startup([wiring.get_server(alias) for alias in wiring.list_aliases()])
         except RuntimeError as problem:

@@ -58,7 +58,7 @@ class BackgroundJobRunner:
 class LimitedBackgroundSlots:
     """Limit on waiting background jobs in this process."""
 
-    get_limit: Callable[[], int]
+    limit: int
     _acquired_count: int = field(default=0, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
@@ -69,7 +69,7 @@ class LimitedBackgroundSlots:
             Overloaded: all slots are in use.
         """
         with self._lock:
-            if self._acquired_count >= self.get_limit():
+            if self._acquired_count >= self.limit:
                 raise Overloaded("Too many background jobs are waiting; try again later")
             self._acquired_count += 1
         return LimitedBackgroundSlot(self._decrement)

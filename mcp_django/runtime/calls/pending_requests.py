@@ -63,7 +63,7 @@ class EventLogPendingRequests:
     `timeout` is the maximum number of seconds that a request waits for its reply.
     """
 
-    get_publisher: Callable[[], EventPublisher]
+    publisher: EventPublisher
     signer: NameSigner
     _: KW_ONLY
     timeout: float
@@ -115,7 +115,7 @@ class EventLogPendingRequests:
                 said = event.payload
                 session.receive_response(jsonrpc.Response(said["id"], said.get("result"), said.get("error")))
 
-        topic, follower = session_topic(session.pk), self.get_publisher().get_follower()
+        topic, follower = session_topic(session.pk), self.publisher.get_follower()
         subscription = asyncio.create_task(follower.subscribe(topic, on_event))
         try:
             # `asyncio.wait` keeps the task if the call is cancelled, so that the subscription can be stopped below.
@@ -143,7 +143,7 @@ class EventLogPendingRequests:
             payload = {"id": response.id, "error": response.error}
 
         try:
-            await self.get_publisher().publish(EventDraft(session_topic(session.pk), REPLY_KIND, payload))
+            await self.publisher.publish(EventDraft(session_topic(session.pk), REPLY_KIND, payload))
         except BaseException as problem:
             self._handled_ids.pop((session.pk, response.id), None)
             if isinstance(problem, Error):

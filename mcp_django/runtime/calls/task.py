@@ -19,13 +19,13 @@ from mcp_django.protocol.revisions import Era
 from mcp_django.runtime.calls.background import BackgroundJobRunner
 from mcp_django.runtime.calls.call_limiter import CallCounter
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
-from mcp_django.runtime.streams.call_streams import CallStreams
-from mcp_django.runtime.streams.replay_buffer import STALLED_CLIENT_MESSAGE, ReplayReader
+from mcp_django.runtime.streams.replay_buffer import STALLED_CLIENT_MESSAGE, ReplayBuffer, ReplayReader
 from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 from mcp_django.server.calls.background import run_background_jobs
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.message_queue import MessageSink, Outbox
 from mcp_django.server.calls.pending import PendingResponse
+from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded
 
@@ -55,8 +55,8 @@ class CallTask:
     """Owner for whom the call is counted."""
     encode_work_error: Callable[[PendingResponse, MCPError], bytes]
     lifecycle: Lifecycle
-    get_replay_buffers: Callable[[], CallStreams] | None = None
-    """Function that returns the resumable streams of this loop, if sessions have them."""
+    open_replay_buffer: Callable[[ServerSession], ReplayBuffer] | None = None
+    """Function that opens a resumable stream on this loop, if sessions have them."""
 
     call: Call = field(init=False)
     loop: asyncio.AbstractEventLoop = field(init=False)
@@ -155,10 +155,10 @@ class CallTask:
         if self._result is None and not self.is_streaming:
             self.is_streaming = True
             session = self.call.connection.session
-            if session is None or self.get_replay_buffers is None:
+            if session is None or self.open_replay_buffer is None:
                 self._outbox.on_abandoned = self._on_abandoned
             else:
-                buffer = self.get_replay_buffers().open_stream(session)
+                buffer = self.open_replay_buffer(session)
                 self.reader = buffer.reader
                 self._outbox.redirect_to(buffer)
         self._wake_waiter()

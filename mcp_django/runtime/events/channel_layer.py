@@ -153,15 +153,12 @@ class WakePublisher:
     Wake-ups are sent in order, one at a time, each with as many events as fit.
     """
 
-    def __init__(
-        self, get_layer: Callable[[], Any], on_unsent: Callable[[Sequence[Event]], None] | None = None
-    ) -> None:
-        """Create the sender.
+    def __init__(self, layer: Any, on_unsent: Callable[[Sequence[Event]], None] | None = None) -> None:
+        """Create the sender for a channel layer, or for None.
 
-        `get_layer` returns the channel layer, or None. `on_unsent` is called with the events that were not sent because
-        the loop ended.
+        `on_unsent` is called with the events that were not sent because the loop ended.
         """
-        self.get_layer = get_layer
+        self.layer = layer
         self._on_unsent = on_unsent
         self._unsent: deque[Event] = deque(maxlen=MAX_UNSENT_EVENTS)
         self._task: asyncio.Task[None] | None = None
@@ -177,7 +174,7 @@ class WakePublisher:
 
     async def _send_wakes(self) -> None:
         try:
-            layer = self.get_layer()
+            layer = self.layer
             while self._unsent and layer is not None:
                 message = self._build_wake()
                 try:
@@ -217,11 +214,15 @@ class ThreadedWakePublisher:
     end of the process.
     """
 
-    def __init__(self, get_layer: Callable[[], Any]) -> None:
-        self._publisher = WakePublisher(get_layer)
+    def __init__(self, layer: Any) -> None:
+        self._publisher = WakePublisher(layer)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
+
+    def set_layer(self, layer: Any) -> None:
+        """Send further wake-ups over `layer`."""
+        self._publisher.layer = layer
 
     def publish(self, events: Sequence[Event]) -> None:
         """Send a wake-up for these events soon. Thread-safe."""
@@ -245,7 +246,7 @@ class ThreadedWakePublisher:
     def _start_thread(self) -> None:
         if self._pid != os.getpid():
             # After a fork the thread exists in the parent only.
-            self._publisher = WakePublisher(self._publisher.get_layer)
+            self._publisher = WakePublisher(self._publisher.layer)
             self._pid = os.getpid()
             atexit.register(self.close)
         self._loop = asyncio.new_event_loop()

@@ -103,10 +103,9 @@ class LogFollower:
     """Follower of the log on one event loop, running while topics are subscribed."""
 
     log: EventLog
-    get_executor: Callable[[], Executor]
-    get_layer: Callable[[], Any]
-    """Function that returns the channel layer that delivers wake-ups, or None."""
+    executor: Executor
     wake_publisher: WakePublisher
+    """Sender of wake-ups; those of other processes arrive over the same channel layer."""
     clock: DatabaseClock
     """Clock of the database, which is measured while the follower runs."""
     detector: ListChangeDetector | None = None
@@ -214,7 +213,7 @@ class LogFollower:
             await asyncio.shield(self._ready)
 
     async def _follow_log(self) -> None:
-        layer, wake_task = self.get_layer(), None
+        layer, wake_task = self.wake_publisher.layer, None
         try:
             if layer is not None:
                 wake_subscriber = WakeSubscriber(layer, self.receive)
@@ -343,4 +342,4 @@ class LogFollower:
             subscription._receive(event)
 
     async def _run_query(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        return await run_on_own_thread(self.get_executor(), fn, *args, **kwargs)
+        return await run_on_own_thread(self.executor, fn, *args, **kwargs)

@@ -36,7 +36,7 @@ class InvalidationTopic:
     when it returns False.
     """
 
-    get_publisher: Callable[[], EventPublisher]
+    publisher: EventPublisher
     topic: str
     _: KW_ONLY
     handler: EventHandler
@@ -70,7 +70,7 @@ class InvalidationTopic:
         def is_needed() -> bool:
             return self.is_needed() or bool(self._users)
 
-        return SharedSubscription(self.get_publisher(), self.topic, self._on_event, is_needed, CHECK_INTERVAL_SECONDS)
+        return SharedSubscription(self.publisher, self.topic, self._on_event, is_needed, CHECK_INTERVAL_SECONDS)
 
     async def publish(self, kind: str, **payload: Any) -> None:
         """Publish an event to the other processes.
@@ -78,7 +78,7 @@ class InvalidationTopic:
         Raises:
             django.db.Error: the event cannot be written.
         """
-        await self.get_publisher().publish(self.create_draft(kind, **payload))
+        await self.publisher.publish(self.create_draft(kind, **payload))
 
     def create_draft(self, kind: str, **payload: Any) -> EventDraft:
         """Return an event for the other processes, which this process ignores."""

@@ -20,7 +20,6 @@ from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.events.event_log import CHANGES_TOPIC_PREFIX, Event, EventDraft, changes_topic
 from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.composition.provider import Provider
-from mcp_django.server.ports import Executor
 from mcp_django.server.server import Server
 
 logger = get_logger("mcp_django.events")
@@ -49,7 +48,6 @@ class ListChangeDetector:
     publish: PublishFunction
     get_server: Callable[[str], Server]
     """Function that returns the server of an alias."""
-    get_executor: Callable[[], Executor]
     clear_permission_caches: Callable[[], None]
     settle_seconds: float
     """Seconds within which the permission caches of all processes expire."""
@@ -127,7 +125,7 @@ class ListChangeDetector:
             for provider in watched:
                 provider.refresh()
             # Reading a version may query the database.
-            current_versions = await run_on_own_thread(self.get_executor(), _read_versions, watched)
+            current_versions = await run_on_own_thread(server.executor, _read_versions, watched)
         finally:
             self._checking.discard(alias)
 

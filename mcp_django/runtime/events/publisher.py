@@ -32,6 +32,7 @@ from mcp_django.server.ports import Executor
 logger = get_logger("mcp_django.events")
 
 Loop = asyncio.AbstractEventLoop
+DEFAULT_RETENTION_SECONDS = 600.0
 PURGE_INTERVAL_SECONDS = 60.0
 """Minimum seconds between two deletions of old events in one process."""
 MAX_EVENTS_BETWEEN_PURGES = 1000
@@ -87,15 +88,15 @@ class EventPublisher:
     Each process has one instance.
     """
 
-    get_executor: Callable[[], Executor]
-    """Function that returns an executor with reserved threads.
+    executor: Executor
+    """Executor with reserved threads.
 
     Calls wait for events to be published while they occupy their own thread.
     """
-    get_layer: Callable[[], Any]
-    """Function that returns the channel layer that wakes other processes, or None."""
-    get_retention_seconds: Callable[[], float]
-    """Function that returns the seconds that events are kept."""
+    layer: Any = None
+    """Channel layer that wakes other processes, or None."""
+    retention_seconds: float = DEFAULT_RETENTION_SECONDS
+    """Seconds that events are kept."""
     create_detector: Callable[["EventPublisher"], ListChangeDetector] | None = None
     """Function that returns a detector of list changes for a follower."""
     clock: DatabaseClock = field(default_factory=DatabaseClock, init=False)
@@ -113,17 +114,28 @@ class EventPublisher:
 
         Repeated in a forked child, which inherits threads and loops that do not run there.
         """
-        self._threaded_wake_publisher = ThreadedWakePublisher(self.get_layer)
+        self._threaded_wake_publisher = ThreadedWakePublisher(self.layer)
         self._followers = LoopLocal(self._create_follower)
+
+    def configure(self, *, layer: Any, retention_seconds: float) -> None:
+        """Apply changed settings, to the running followers as well.
+
+        A running follower receives wake-ups over the previous layer until it stops.
+        """
+        self.layer = layer
+        self.retention_seconds = retention_seconds
+        self._threaded_wake_publisher.set_layer(layer)
+        for item in self._followers.items():
+            item[1].wake_publisher.layer = layer
 
     def get_follower(self) -> LogFollower:
         """Return the follower of the running loop."""
         return self._followers.get()
 
     def _create_follower(self) -> LogFollower:
-        wake_publisher = WakePublisher(self.get_layer, on_unsent=self._threaded_wake_publisher.publish)
+        wake_publisher = WakePublisher(self.layer, on_unsent=self._threaded_wake_publisher.publish)
         detector = None if self.create_detector is None else self.create_detector(self)
-        return LogFollower(self._log, self.get_executor, self.get_layer, wake_publisher, self.clock, detector)
+        return LogFollower(self._log, self.executor, wake_publisher, self.clock, detector)
 
     async def publish(self, *drafts: EventDraft) -> list[Event]:
         """Append events, notify followers in all processes, and return the events.
@@ -135,7 +147,7 @@ class EventPublisher:
         Raises:
             django.db.Error: the events cannot be written.
         """
-        return await run_on_own_thread(self.get_executor(), self._publish, drafts)
+        return await run_on_own_thread(self.executor, self._publish, drafts)
 
     def publish_soon(self, *drafts: EventDraft) -> None:
         """Publish events in a background task; a failure is logged."""
@@ -237,7 +249,7 @@ class EventPublisher:
         self._appended_count = 0
         self._next_purge = now + PURGE_INTERVAL_SECONDS
         try:
-            self._log.delete_old(max_age_seconds=self.get_retention_seconds(), limit=2 * MAX_EVENTS_BETWEEN_PURGES)
+            self._log.delete_old(max_age_seconds=self.retention_seconds, limit=2 * MAX_EVENTS_BETWEEN_PURGES)
         except Error:
             logger.warning("Failed to delete old events; retrying later", exc_info=True)
 
@@ -246,7 +258,7 @@ class EventPublisher:
             return
         followers = [(loop, follower) for loop, follower in self._followers.items() if follower.is_active]
 
-        publish_wake = self._threaded_wake_publisher.publish if self.get_layer() is not None else None
+        publish_wake = self._threaded_wake_publisher.publish if self.layer is not None else None
         for loop, follower in followers:
             try:
                 loop.call_soon_threadsafe(follower.receive, events)

@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import threading
 import weakref
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -80,8 +79,8 @@ class CachedSession:
 class DatabaseSessionStore:
     """Implementation of `ports.SessionStore` on the Session model.
 
-    SQL runs through `executor`. `server` restricts the store to the sessions of one alias. `get_publisher` returns the
-    event publisher; None disables communication with other processes.
+    SQL runs through `executor`. `server` restricts the store to the sessions of one alias. Without a
+    `publisher` it does not communicate with other processes.
     """
 
     def __init__(
@@ -89,14 +88,14 @@ class DatabaseSessionStore:
         executor: Executor,
         *,
         server: str | None = None,
-        get_publisher: Callable[[], EventPublisher] | None = None,
+        publisher: EventPublisher | None = None,
     ) -> None:
         self._executor = executor
         self._server = server
         self._invalidation: InvalidationTopic | None = None
-        if get_publisher is not None:
+        if publisher is not None:
             self._invalidation = InvalidationTopic(
-                get_publisher, SESSIONS_TOPIC, handler=self._on_event, is_needed=self._report_activity
+                publisher, SESSIONS_TOPIC, handler=self._on_event, is_needed=self._report_activity
             )
         self._has_reported_activity = False
         self._entries: dict[str, CachedSession] = {}
@@ -284,9 +283,7 @@ class DatabaseSessionStore:
             activities = {
                 session.pk: SessionActivity(len(session.in_flight), session.open_streams) for session in busy_sessions
             }
-            self._tasks.spawn(
-                publish_activity(self._invalidation.get_publisher(), self._invalidation.sender_id, activities)
-            )
+            self._tasks.spawn(publish_activity(self._invalidation.publisher, self._invalidation.sender_id, activities))
         return bool(busy_sessions) or any(entry.fresh_until > now for entry in entries)
 
     def touch(self, session: ServerSession) -> None:

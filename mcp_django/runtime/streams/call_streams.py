@@ -56,33 +56,32 @@ class EndableStream(Protocol):
 class CallStreams:
     """Call streams of one event loop, and the other open streams of its sessions."""
 
-    def __init__(
-        self, publisher: EventPublisher, get_limits: Callable[[], ReplayLimits], add_cleanup: Callable[[Any], None]
-    ) -> None:
+    def __init__(self, publisher: EventPublisher, add_cleanup: Callable[[Any], None]) -> None:
         """Create an empty registry; `add_cleanup` registers a shutdown callback."""
         self._publisher = publisher
-        self._get_limits = get_limits
         self._add_cleanup = add_cleanup
         self._subscription = SharedSubscription(
             publisher, CONTROL_TOPIC, self._on_event, lambda: len(self.store) > 0, CHECK_INTERVAL_SECONDS
         )
-        self.store = ReplayStore(get_limits, on_empty=self._subscription.stop)
+        self.store = ReplayStore(on_empty=self._subscription.stop)
         self.session_streams: dict[Any, set[EndableStream]] = {}
         """Open streams that belong to no call here, by session primary key."""
         self._has_cleanup = False
         self._relays = BackgroundTasks()
 
-    def open_stream(self, session: ServerSession) -> ReplayBuffer:
+    def open_stream(self, session: ServerSession, limits: ReplayLimits) -> ReplayBuffer:
         """Open a stream of a session with its first reader."""
         if not self._has_cleanup:
             self._has_cleanup = True
             self._add_cleanup(self._store_finished)
         if not self._subscription.is_active:
             self._subscription.start()
-        return self.store.open_stream(session)
+        return self.store.open_stream(session, limits)
 
-    async def resume(self, session: ServerSession, token: str, after: int) -> StreamReader:
+    async def resume(self, session: ServerSession, token: str, after: int, *, max_waiting: int) -> StreamReader:
         """Return a reader of a session's stream after message `after`.
+
+        At most `max_waiting` messages of another worker wait to be read.
 
         Raises:
             StreamGoneError: the stream, or some of these messages, are gone.
@@ -95,7 +94,7 @@ class CallStreams:
                 raise StreamGoneError
             return reader
 
-        remote = RemoteReader(self._publisher, after=after, max_waiting=self._get_limits().max_events)
+        remote = RemoteReader(self._publisher, after=after, max_waiting=max_waiting)
         await remote.open(session.pk, token)
         return remote
 
@@ -195,13 +194,17 @@ class CallStreamRegistry:
     A stream belongs to the loop of its call. Other loops treat it like a stream of another process.
     """
 
-    def __init__(self, publisher: EventPublisher, lifecycle: Lifecycle, get_limits: Callable[[], ReplayLimits]) -> None:
-        self._streams = LoopLocal(partial(CallStreams, publisher, get_limits, lifecycle.add_cleanup))
+    def __init__(self, publisher: EventPublisher, lifecycle: Lifecycle) -> None:
+        self._streams = LoopLocal(partial(CallStreams, publisher, lifecycle.add_cleanup))
         session_closed.connect(self._on_closed, sender=SessionRow)
 
     def get_loop_streams(self) -> CallStreams:
         """Return the call streams of the running loop."""
         return self._streams.get()
+
+    def open_stream(self, session: ServerSession, *, limits: ReplayLimits) -> ReplayBuffer:
+        """Open a stream of a session on the running loop, with its first reader."""
+        return self._streams.get().open_stream(session, limits)
 
     def _on_closed(self, *, session: SessionRow, **kwargs: Any) -> None:
         """End the streams of a session that ended in this process. Thread-safe."""

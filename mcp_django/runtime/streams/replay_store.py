@@ -19,9 +19,8 @@ MAX_KEPT_STREAMS_PER_SESSION = 64
 class ReplayStore:
     """Replay buffers of one event loop, by session and token."""
 
-    def __init__(self, get_limits: Callable[[], ReplayLimits], on_empty: Callable[[], None]) -> None:
+    def __init__(self, on_empty: Callable[[], None]) -> None:
         """Create an empty store; `on_empty` is called when the last buffer is discarded."""
-        self._get_limits = get_limits
         self._on_empty = on_empty
         self._buffers: dict[tuple[Any, str], ReplayBuffer] = {}
         # Buffers of finished calls, in order of expiry.
@@ -35,12 +34,10 @@ class ReplayStore:
     def __len__(self) -> int:
         return len(self._buffers)
 
-    def open_stream(self, session: ServerSession) -> ReplayBuffer:
+    def open_stream(self, session: ServerSession, limits: ReplayLimits) -> ReplayBuffer:
         """Open a stream of a session with its first reader."""
         token = secrets.token_urlsafe(9)
-        buffer = self._buffers[session.pk, token] = ReplayBuffer(
-            session.pk, token, self._get_limits(), self._keep_finished
-        )
+        buffer = self._buffers[session.pk, token] = ReplayBuffer(session.pk, token, limits, self._keep_finished)
         buffer.attach(0)
         return buffer
 

@@ -326,7 +326,7 @@ class DuplexConnection:
             session, self._services.create_session_stream, sessions, self._handshake_connection
         )
         try:
-            await own_session.open(self._services.get_call_streams())
+            await own_session.open(self._services.call_streams.get_loop_streams())
         except BaseException:
             self._own_session = self._handshake_connection.session = None
             run_in_background(own_session.close())

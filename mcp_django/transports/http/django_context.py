@@ -21,17 +21,6 @@ from mcp_django import conf
 from mcp_django.protocol.headers import Headers
 from mcp_django.wiring import negotiates_language
 
-DJANGO_CONTEXT_SETTINGS = (
-    "FORCE_SCRIPT_NAME",
-    "INSTALLED_APPS",
-    "LANGUAGE_CODE",
-    "LANGUAGES",
-    "LOCALE_PATHS",
-    "MIDDLEWARE",
-    "ROOT_URLCONF",
-    "USE_I18N",
-)
-"""Names of the settings that a `DjangoContext` reads once."""
 MAX_CACHED_LANGUAGES = 256
 """Number of Accept-Language values in the cache."""
 MAX_LANGUAGE_HEADER_BYTES = 501

@@ -30,7 +30,7 @@ class SessionStreamOpener:
 
     def __init__(self, services: TransportServices) -> None:
         self._services = services
-        self.get_call_streams = services.get_call_streams
+        self.get_call_streams = services.call_streams.get_loop_streams
 
     async def open_source(self, session: ServerSession, connection: Connection) -> NumberedSource:
         """Open the stream for a request. Raises TransportRefusal, Overloaded."""
@@ -70,7 +70,9 @@ class SessionStreamOpener:
         self, session: ServerSession, last_event_id: EventId | None, connection: Connection
     ) -> StreamReader:
         if last_event_id is not None and last_event_id.stream != SESSION_STREAM:
-            return await self.get_call_streams().resume(session, last_event_id.stream, last_event_id.number)
+            return await self.get_call_streams().resume(
+                session, last_event_id.stream, last_event_id.number, max_waiting=self._services.limits.events
+            )
         stream = self._services.create_session_stream(session)
         await stream.open(None if last_event_id is None else last_event_id.number, connection)
         return stream

@@ -7,8 +7,10 @@ and Host, credentials, HTTP method and media types, JSON, message shape, era, an
 import asyncio
 from collections.abc import Coroutine
 from contextvars import Context
+from functools import partial
 from typing import Any
 
+from mcp_django import wiring
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.models import EndReason
 from mcp_django.protocol.errors import InsufficientScope, InternalError, MCPError, TransportRefusal
@@ -42,8 +44,8 @@ from mcp_django.transports.http.messages import (
     read_accept,
 )
 from mcp_django.transports.http.sse_body import CallSource, NumberedSource, SSESource
-from mcp_django.transports.services import TransportServices, get_services, shared
-from mcp_django.wiring import get_wait_limiter
+from mcp_django.transports.services import TransportServices, get_services
+from mcp_django.wiring.services import Services
 
 VERSIONS_BY_HEADER = {version.encode(): version for version in REVISIONS}
 
@@ -58,7 +60,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         self._lifecycle = services.lifecycle
         self._limiter = CallLimiter(services.limits.in_flight, services.limits.body)
         self._session_streams = SessionStreamOpener(services)
-        self._get_replay_buffers = services.get_call_streams
+        self._open_replay_buffer = partial(services.call_streams.open_stream, limits=services.replay_limits)
         self.open_streams = services.open_streams
         self._requires_session = Era.HANDSHAKE in server.eras and server.options.require_session
         self._allow_get = server.options.enable_get and self._requires_session
@@ -120,7 +122,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
             owner,
             self._pipeline.encode_work_error,
             self._lifecycle,
-            get_replay_buffers=self._get_replay_buffers,
+            open_replay_buffer=self._open_replay_buffer,
         )
 
     def build_answer(self, task: CallTask, result: CallResult | None) -> HTTPReply | HTTPStream | OpenedSubscription:
@@ -238,7 +240,7 @@ def _create_connection(request: HTTPRequest, principal: Principal) -> Connection
     if not request.supports_streaming:
         # The request holds a thread of the WSGI server.
         connection.supports_streaming = False
-        connection.claim_wait = get_wait_limiter().claim if request.has_threads else refuse_wait
+        connection.claim_wait = wiring.get_services().wait_limiter.claim if request.has_threads else refuse_wait
     return connection
 
 
@@ -254,7 +256,10 @@ def _read_version(headers: Headers) -> str | None:
     return VERSIONS_BY_HEADER.get(value) or value.strip(b" \t").decode("latin-1")
 
 
-@shared()
-def get_http_endpoint(alias: str) -> StreamableHTTPEndpoint:
+def get_http_endpoint(alias: str = "default") -> StreamableHTTPEndpoint:
     """Return the Streamable HTTP endpoint of a server alias."""
+    return wiring.get_services().get_or_build(_build_http_endpoint, alias)
+
+
+def _build_http_endpoint(services: Services, alias: str) -> StreamableHTTPEndpoint:
     return StreamableHTTPEndpoint(get_services(alias))

@@ -5,15 +5,15 @@ word. The request is not a call: limits do not count it, and a shutdown does not
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from mcp_django import wiring
 from mcp_django.protocol.log_text import get_logger
-from mcp_django.runtime.readiness import DatabaseReadiness, DatabaseStatus
-from mcp_django.runtime.shutdown import Lifecycle
+from mcp_django.runtime.readiness import DatabaseStatus
 from mcp_django.transports.http.asgi import send_reply
 from mcp_django.transports.http.django_view import build_response, exempt_view
 from mcp_django.transports.http.messages import JSON_TYPE, NO_STORE, HTTPReply, Receive, Scope, Send
@@ -27,9 +27,7 @@ DRAINING = "draining"
 class HealthEndpoint:
     """The health check, as an ASGI application (`app`) and as a Django view."""
 
-    def __init__(self, lifecycle: Callable[[], Lifecycle], readiness: Callable[[], DatabaseReadiness]) -> None:
-        self._lifecycle = lifecycle
-        self._readiness = readiness
+    def __init__(self) -> None:
         self._has_logged_draining = False
         self.view = exempt_view(self._view)
 
@@ -43,11 +41,12 @@ class HealthEndpoint:
     async def _build_reply(self, method: str) -> HTTPReply:
         if method not in ("GET", "HEAD"):
             return HTTPReply(405, b"", ((b"allow", b"GET, HEAD"), (b"content-length", b"0")))
-        lifecycle = self._lifecycle()
+        services = wiring.get_services()
+        lifecycle = services.lifecycle
         lifecycle.track_loop(asyncio.get_running_loop())
         is_draining = lifecycle.is_draining()
         self._log_draining(is_draining)
-        status = DRAINING if is_draining else await self._readiness().get_status()
+        status = DRAINING if is_draining else await services.database_readiness.get_status()
         body = b'{"status":"%b"}' % status.encode()
         headers = (
             JSON_TYPE,

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods
 from mcp_django.html_pages import build_login_url, render_html
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW, PageVisit, SealedElicitationPages
-from mcp_django.wiring import get_elicitation_pages
+from mcp_django.wiring import get_services
 
 RespondFunction = Callable[[HttpRequest, SealedElicitationPages, PageVisit], HttpResponse]
 DONE_TEMPLATE = "mcp_django/page_done.html"
@@ -31,7 +31,7 @@ def _build_view(purpose: str, respond: RespondFunction) -> Callable[..., HttpRes
     @login_required
     @csrf_protect
     def view(request: HttpRequest, /, token: str, **kwargs: str) -> HttpResponse:
-        pages = get_elicitation_pages()
+        pages = get_services().elicitation_pages
         try:
             visit = pages.unseal_visit(token, purpose)
         except InvalidParams:

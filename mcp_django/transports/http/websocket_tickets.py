@@ -1,5 +1,6 @@
 """WebSocket tickets: `POST <path>/ws-ticket` exchanges a credential for a ticket."""
 
+from mcp_django import wiring
 from mcp_django.auth.authentication.tickets import TICKET_LIFETIME_SECONDS
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.protocol import jsonrpc
@@ -7,7 +8,8 @@ from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.ports import Overloaded
 from mcp_django.transports.http.endpoint import HTTPEndpoint
 from mcp_django.transports.http.messages import JSON_TYPE, NO_STORE, HTTPReply, HTTPRequest, build_overload_reply
-from mcp_django.transports.services import get_services, shared
+from mcp_django.transports.services import get_services
+from mcp_django.wiring.services import Services
 
 PATH = "ws-ticket"
 """Path below the path of the endpoint."""
@@ -41,7 +43,10 @@ class TicketEndpoint(HTTPEndpoint):
         return build_overload_reply(error, b"")
 
 
-@shared()
-def get_ticket_endpoint(alias: str) -> TicketEndpoint:
+def get_ticket_endpoint(alias: str = "default") -> TicketEndpoint:
     """Return the endpoint that issues WebSocket tickets for a server alias."""
+    return wiring.get_services().get_or_build(_build_ticket_endpoint, alias)
+
+
+def _build_ticket_endpoint(services: Services, alias: str) -> TicketEndpoint:
     return TicketEndpoint(get_services(alias))

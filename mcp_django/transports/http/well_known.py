@@ -4,14 +4,14 @@ Any client and any page may read it, because a client has no credential yet. The
 settings, never on the Host of a request.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from mcp_django import conf
+from mcp_django import conf, wiring
 from mcp_django.auth.protected.registry import WELL_KNOWN_PATH, ResourceRegistry, build_metadata
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol import jsonrpc
@@ -39,26 +39,26 @@ logger = get_logger("mcp_django.auth")
 class WellKnownEndpoint:
     """The metadata documents, for the ASGI app (`serve`) and as a Django view."""
 
-    def __init__(self, resources: Callable[[], ResourceRegistry]) -> None:
-        self._resources = resources
+    def __init__(self) -> None:
         self.view = exempt_view(self._view)
 
     async def serve(self, scope: Scope, path: str, send: Send) -> bool:
         """Answer a request below the well-known path; return False if no document exists."""
-        answer = await _build_reply(self._resources(), scope["method"], path, Headers(scope["headers"]))
+        answer = await _build_reply(scope["method"], path, Headers(scope["headers"]))
         if answer is None:
             return False
         await send_reply(send, answer)
         return True
 
     async def _view(self, request: HttpRequest, /, path: str = "", **kwargs: Any) -> HttpResponseBase:
-        answer = await _build_reply(self._resources(), request.method or "", path or "", read_headers(request))
+        answer = await _build_reply(request.method or "", path or "", read_headers(request))
         if answer is None:
             return HttpResponse(status=404, headers={"Access-Control-Allow-Origin": "*"})
         return build_response(answer)
 
 
-async def _build_reply(resources: ResourceRegistry, method: str, path: str, headers: Headers) -> HTTPReply | None:
+async def _build_reply(method: str, path: str, headers: Headers) -> HTTPReply | None:
+    resources = wiring.get_services().resource_registry
     # Functions of the project may query its database.
     document = await sync_to_async(_find_document, thread_sensitive=True)(resources, path, headers)
     if document is None:

@@ -3,6 +3,7 @@
 import platform
 import re
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import django
@@ -20,13 +21,20 @@ from mcp_django.contrib.control_room.pages import running_calls
 from mcp_django.contrib.control_room.pages.running_calls import load_running_calls, mark_cancelled
 from mcp_django.contrib.control_room.recording import process_reports
 from mcp_django.contrib.control_room.recording.process_reports import CANCELLED_MESSAGE, ProcessReporter
+from mcp_django.runtime.shutdown import Lifecycle
 from mcp_django.server.ports import Overloaded
+from mcp_django.wiring.process import get_services
 from tests.contrib.control_room.test_record_admin import log_in
 from tests.runtime.test_calls import CallServer
 
 pytestmark = pytest.mark.django_db
 CANCEL = "admin:mcp_control_room_controlroom_cancel"
 ROOM = "admin:mcp_control_room_controlroom_changelist"
+
+
+def served(lifecycle: Lifecycle) -> SimpleNamespace:
+    """The services of this process, with another registry of calls."""
+    return SimpleNamespace(lifecycle=lifecycle, executor=get_services().executor)
 
 
 def make_process(name: str = "a", *, age: float = 0, **values: Any) -> ServingProcess:
@@ -82,7 +90,7 @@ def test_the_heading_counts_the_calls_of_the_list_and_the_note_counts_the_others
 
 
 def test_a_process_reports_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_reports.wiring, "get_lifecycle", lambda: CallServer().lifecycle)
+    monkeypatch.setattr(process_reports.wiring, "get_services", lambda: served(CallServer().lifecycle))
     ProcessReporter("a").report(0)
     process = ServingProcess.objects.get()
     assert process.versions == (read_version(), platform.python_version(), django.get_version())
@@ -118,7 +126,7 @@ def test_processes_that_are_silent_for_long_are_forgotten() -> None:
 def test_a_long_call_is_written_cancelled_from_elsewhere_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> Any:
         site = CallServer()
-        monkeypatch.setattr(process_reports.wiring, "get_lifecycle", lambda: site.lifecycle)
+        monkeypatch.setattr(process_reports.wiring, "get_services", lambda: served(site.lifecycle))
         reporter = ProcessReporter("a")
         report = sync_to_async(reporter.report)
         flight = site.flight("wait", may_stream=False)
@@ -154,7 +162,7 @@ def test_a_long_call_is_written_cancelled_from_elsewhere_and_removed(monkeypatch
 def test_an_idle_process_writes_a_heartbeat_only(
     monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
-    monkeypatch.setattr(process_reports.wiring, "get_lifecycle", lambda: CallServer().lifecycle)
+    monkeypatch.setattr(process_reports.wiring, "get_services", lambda: served(CallServer().lifecycle))
     reporter = ProcessReporter("a")
     reporter.report(3)
     assert ServingProcess.objects.get().dropped == 3

@@ -19,7 +19,7 @@ from mcp_django.models import PersonalAccessToken
 from tests.contrib.control_room.test_record_admin import log_in
 from tests.contrib.control_room.test_room import FIGURES, ROOM, read_rows, read_tiles
 from tests.contrib.control_room.test_room_links import open_page
-from tests.contrib.control_room.test_running_calls import make_process
+from tests.contrib.control_room.test_running_calls import make_process, served
 from tests.runtime.test_calls import CallServer
 from tests.server.listening import ListenClient, taken
 
@@ -40,7 +40,7 @@ def test_an_open_stream_is_written_once_ended_from_elsewhere_and_removed(monkeyp
     async def run() -> None:
         site, client = CallServer(), ListenClient()
         site.lifecycle.add_server(client.server)
-        monkeypatch.setattr(process_reports.wiring, "get_lifecycle", lambda: site.lifecycle)
+        monkeypatch.setattr(process_reports.wiring, "get_services", lambda: served(site.lifecycle))
         report = sync_to_async(ProcessReporter("a").report)
         wanted = {"toolsListChanged": True, "resourceSubscriptions": ["note://open"]}
         stream = await client.listen(client={"name": "Claude", "version": "2"}, **wanted)
@@ -65,7 +65,7 @@ def test_an_open_stream_is_written_once_ended_from_elsewhere_and_removed(monkeyp
 
 
 def test_the_rows_of_a_process_that_ends_or_falls_silent_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_reports.wiring, "get_lifecycle", lambda: CallServer().lifecycle)
+    monkeypatch.setattr(process_reports.wiring, "get_services", lambda: served(CallServer().lifecycle))
     reporter = ProcessReporter("a")
     reporter.report(0)
     make_stream("1", "a")

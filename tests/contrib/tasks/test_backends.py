@@ -219,7 +219,7 @@ async def test_a_serving_process_takes_a_waiting_task_from_its_start_on(
     id = (await client.start("wait"))["taskId"]
     change()
     monkeypatch.setattr(upkeep, "is_async_to_sync_loop", lambda: False)  # as on the loop of a server
-    lifecycle = wiring.get_lifecycle()
+    lifecycle = wiring.get_services().lifecycle
     lifecycle.loop_callbacks.add(upkeep.start_maintenance)
     try:
         await lifecycle.startup([])

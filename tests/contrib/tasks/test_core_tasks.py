@@ -162,7 +162,7 @@ async def test_invalid_answers_end_the_call(core: CoreClient, no_pause: None) ->
 async def test_a_question_reaches_a_client_that_polls_only(core: CoreClient, no_pause: None, clock: Clock) -> None:
     """The stream of the session carries it once, also when `tasks/result` is opened later."""
     assert core.session is not None
-    publisher = wiring.get_event_publisher()
+    publisher = wiring.get_services().event_publisher
     source = SessionEventSource(core.server, publisher=publisher, executor=core.server.executor)
     stream = SessionStream(core.session, source, max_waiting=8)
     await stream.open(None, Connection(core.principal, session=core.session))
@@ -200,7 +200,7 @@ async def test_a_question_on_a_dead_session_stream_is_asked_elsewhere(
     core: CoreClient, no_pause: None, clock: Clock
 ) -> None:
     assert core.session is not None
-    publisher = wiring.get_event_publisher()
+    publisher = wiring.get_services().event_publisher
     source = SessionEventSource(core.server, publisher=publisher, executor=core.server.executor)
     stream = SessionStream(core.session, source, max_waiting=8)
     await stream.open(None, Connection(core.principal, session=core.session))

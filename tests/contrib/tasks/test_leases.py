@@ -510,7 +510,7 @@ async def test_leases_are_not_ended_soon_after_an_outage(
 @pytest.mark.parametrize("difference", [-90.0, 90.0])
 def test_leases_follow_the_clock_of_the_database(difference: float) -> None:
     """A process whose clock is wrong ends no lease of others, and its own last as long as theirs."""
-    clock = wiring.get_event_publisher().clock
+    clock = wiring.get_services().event_publisher.clock
     lost = leases.claim_task(save_task().pk, worker="w", lease=LEASE)
     clock.difference = difference
     try:

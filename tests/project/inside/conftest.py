@@ -15,7 +15,7 @@ def _no_records(django_db_setup: None) -> None:
     from mcp_django.runtime.calls.observer import remove_outcome_recorder
 
     remove_outcome_recorder(RECORDER.queue.record)
-    wiring.get_lifecycle().loop_callbacks.discard(RECORDER.start_reports)
+    wiring.PROCESS.lifecycle.loop_callbacks.discard(RECORDER.start_reports)
 
 
 @pytest.fixture(scope="session")

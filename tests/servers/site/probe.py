@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from mcp_django.runtime.concurrency import ConcurrencyLimiter, StreamLimiter
-from mcp_django.wiring import get_stream_limiter
+from mcp_django.wiring import get_services
 from tests.servers.site.events import RUNNING
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -48,7 +48,7 @@ class Probed:
             return await self._application(scope, receive, send)
         asked = parse_qs(scope["query_string"])
         found = (
-            {"listening": len(get_stream_limiter())}
+            {"listening": len(get_services().stream_limiter)}
             if b"listening" in asked
             else look(with_objects=b"objects" in asked)
         )
@@ -86,7 +86,7 @@ def look(*, with_objects: bool) -> dict[str, Any]:
         "at": time.monotonic(),
         "running": sorted(RUNNING),
         "in_flight": sum(len(o) for o in objects if isinstance(o, ConcurrencyLimiter) and id(o) not in of_streams),
-        "listening": len(get_stream_limiter()),
+        "listening": len(get_services().stream_limiter),
         "tasks": _tasks(),
         "threads": sorted(threads.values()),
         "connections": Counter(threads.get(o._thread_ident, "(a thread that is gone)") for o in opened),

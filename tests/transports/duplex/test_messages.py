@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 from mcp_django.models import EndReason, Session, StreamEvent
 from mcp_django.protocol.revisions import Era
 from mcp_django.transports.connection.options import CloseReason
-from mcp_django.wiring import get_lifecycle
+from mcp_django.wiring import get_services
 from tests.transports.duplex.client import HANDSHAKE, call, live_sessions
 from tests.transports.duplex.conftest import ALICE
 
@@ -257,7 +257,7 @@ async def test_a_call_that_outlasts_the_grace_is_told_so(peer, stage, settings, 
     async with peer() as client:
         await client.modern(1, "tools/call", **call("wait"))
         await stage.begun.wait()
-        closing = asyncio.ensure_future(get_lifecycle().shutdown())
+        closing = asyncio.ensure_future(get_services().lifecycle.shutdown())
         reading = asyncio.ensure_future(client.rest())
         await clock.advance_until(reading.done)
         (last,) = await reading
@@ -307,7 +307,7 @@ async def test_a_client_that_leaves_while_its_session_is_opened_leaves_no_sessio
                 await client.legacy(1, "initialize", protocolVersion=HANDSHAKE, capabilities={}, clientInfo=info)
                 for _ in range(turns):
                     await asyncio.sleep(0)
-            while get_lifecycle().active or await live_sessions():
+            while get_services().lifecycle.active or await live_sessions():
                 await asyncio.sleep(0)
 
 

@@ -88,7 +88,7 @@ class TestTheStream:
         monkeypatch.setattr("mcp_django.runtime.streams.sse_messages.SSEMessageRouter.add", fail)
         reply = await client.get().reply()
         assert (reply.status, reply.error["message"]) == (503, "The event log is unavailable; try again later")
-        await eventually(lambda: not len(wiring.get_stream_limiter()))
+        await eventually(lambda: not len(wiring.get_services().stream_limiter))
 
 
 class TestMessages:

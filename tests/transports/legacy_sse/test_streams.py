@@ -14,7 +14,7 @@ from mcp_django.runtime.streams.sse_messages import DeliveryStatus, SSEMessageRo
 from mcp_django.transports import legacy_sse
 from mcp_django.transports.connection.options import CloseReason
 from mcp_django.transports.legacy_sse import PROGRESS_PAUSE_SECONDS, RECEIVE_TIMEOUT_SECONDS, LegacySSEStream
-from mcp_django.wiring import get_sse_message_routers, get_stream_limiter
+from mcp_django.wiring import get_services
 from tests.interaction.wire import App
 from tests.support.clock import Clock
 from tests.support.waiting import eventually
@@ -25,14 +25,14 @@ TOOLS = {"jsonrpc": "2.0", "id": 9, "method": "tools/list"}
 
 
 def nothing_is_open() -> bool:
-    return not len(get_stream_limiter()) and not get_sse_message_routers().get()._streams
+    return not len(get_services().stream_limiter) and not get_services().process.sse_message_routers.get()._streams
 
 
 async def flood(client: Client) -> None:
     """Have more said than the client, which has stopped reading, leaves room for."""
     assert client.stream is not None
     client.stream.reading.clear()
-    (channel,) = get_sse_message_routers().get()._streams.values()
+    (channel,) = get_services().process.sse_message_routers.get()._streams.values()
     assert isinstance(channel, LegacySSEStream)
     await client.send("tools/call", {"name": "flood", "arguments": {"messages": 50}})
     duplex = channel._connection
@@ -231,10 +231,10 @@ async def test_a_stream_that_is_over_is_not_kept_for_a_client_that_does_not_read
     limits(SEND_BUFFER=4)
     await client.hello()
     await flood(client)
-    (channel,) = get_sse_message_routers().get()._streams.values()
+    (channel,) = get_services().process.sse_message_routers.get()._streams.values()
     assert isinstance(channel, LegacySSEStream)
     channel._connection.end(CloseReason.REVOKED)
-    assert len(get_stream_limiter()) == 1
+    assert len(get_services().stream_limiter) == 1
     await clock.advance(channel._close_timeout)
     await eventually(nothing_is_open)
     await client.leave()

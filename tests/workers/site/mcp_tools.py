@@ -32,7 +32,7 @@ async def tell(source: str, number: int, ctx: Context) -> int:
     data = {"source": source, "number": number, "at": time.monotonic()}
     params = {"level": "info", "data": data}
     message = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
-    await wiring.get_event_publisher().publish(EventDraft(f"session:{ctx.session.pk}", "message", message))
+    await wiring.get_services().event_publisher.publish(EventDraft(f"session:{ctx.session.pk}", "message", message))
     return number
 
 

@@ -20,7 +20,7 @@ LINK_SECONDS = 86_400.0
 """Seconds for which the arguments of a link open."""
 
 
-@conf.cached("SECRET_KEY", "SECRET_KEY_FALLBACKS")
+@conf.cached
 def get_link_sealer() -> TokenSealer:
     """Return the sealer of the arguments in links."""
     return TokenSealer(conf.secret_keys(), purpose="preview link", max_token_bytes=MAX_ARGUMENTS_CHARACTERS)

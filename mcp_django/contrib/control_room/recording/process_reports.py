@@ -123,7 +123,7 @@ class ProcessReporter:
         )
 
     def _write_process(self, running: int, dropped: int) -> None:
-        usage = wiring.get_executor().get_usage()
+        usage = wiring.get_services().executor.get_usage()
         ServingProcess.objects.using(get_alias()).update_or_create(
             name=self.process,
             defaults={
@@ -167,7 +167,7 @@ class ProcessReporter:
 
 def _find_running_calls() -> list[CallTask]:
     """Return the running calls of all loops of this process."""
-    return [item for item in list(wiring.get_lifecycle().active) if isinstance(item, CallTask)]
+    return [item for item in list(wiring.get_services().lifecycle.active) if isinstance(item, CallTask)]
 
 
 def is_silent(process: ServingProcess) -> bool:

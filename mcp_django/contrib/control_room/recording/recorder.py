@@ -181,8 +181,8 @@ RECORDER = CallRecorder()
 def install_recorder() -> None:
     """Record the calls of this process from now on."""
     add_outcome_recorder(RECORDER.queue.record)
-    on_change()(RECORDER.queue.forget_settings)
-    wiring.get_lifecycle().loop_callbacks.add(RECORDER.start_reports)
+    on_change(RECORDER.queue.forget_settings)
+    wiring.PROCESS.lifecycle.loop_callbacks.add(RECORDER.start_reports)
     server_drained.connect(RECORDER.stop, dispatch_uid="mcp_control_room")
     os.register_at_fork(after_in_child=RECORDER.reset_after_fork)
     post_delete.connect(remove_deleted_user, dispatch_uid="mcp_control_room")

@@ -87,6 +87,6 @@ def _find_streams() -> dict[Subscription, Loop]:
     """Return the open streams of all servers of this process, with their loops."""
     return {
         stream: loop
-        for server in wiring.get_lifecycle().list_servers()
+        for server in wiring.get_services().lifecycle.list_servers()
         for loop, stream in server.subscriptions.list_started()
     }

@@ -19,7 +19,7 @@ from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.models import ClientProfile
 from mcp_django.contrib.oauth.tokens.credentials import is_operator_client
 from mcp_django.protocol.display_text import clean_line
-from mcp_django.wiring import get_resource_registry
+from mcp_django.wiring import get_services
 
 MAX_DISPLAY_NAME_CHARS = 80
 """Maximum number of displayed characters of a client's name."""
@@ -131,9 +131,8 @@ def get_resource_name(uri: str) -> str:
 
     Without a name, the URL without its scheme is returned.
     """
-    alias = next(
-        (alias for alias in get_resource_registry().aliases if get_resource_registry().get(alias).uri == uri), None
-    )
+    resources = get_services().resource_registry
+    alias = next((alias for alias in resources.aliases if resources.get(alias).uri == uri), None)
     return get_server_name(alias or "") or uri.partition("://")[2] or uri
 
 

@@ -11,7 +11,7 @@ from mcp_django.auth.protected.registry import APP_NAME
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.resource import ProtectedResource, canonicalize_url
 from mcp_django.protocol.headers import Headers
-from mcp_django.wiring.authentication import get_resource_registry
+from mcp_django.wiring import get_services
 
 __all__ = ["UnknownTarget", "canonicalize_url", "filter_allowed", "find_resource", "resolve_resources"]
 
@@ -39,7 +39,7 @@ def resolve_resources(requested: Iterable[object], application: Any) -> list[str
     urls = list(requested)
 
     if not urls:
-        uris = [resource.uri for resource in get_resource_registry().iter_static_resources()]
+        uris = [resource.uri for resource in get_services().resource_registry.iter_static_resources()]
         defaults = filter_allowed(application, dict.fromkeys(uri for uri in uris if uri is not None))
         if len(defaults) != 1:
             raise UnknownTarget("The parameter `resource` is missing; it names the server that the token is for")
@@ -61,7 +61,7 @@ def find_resource(url: object) -> ProtectedResource | None:
     uri = canonicalize_url(url)
     if uri is None:
         return None
-    static_resources = get_resource_registry().iter_static_resources()
+    static_resources = get_services().resource_registry.iter_static_resources()
     return next((resource for resource in static_resources if resource.uri == uri), None) or _find_by_path(uri)
 
 
@@ -73,7 +73,7 @@ def filter_allowed(application: Any, resources: Iterable[str]) -> list[str]:
 
 def _find_by_path(uri: str) -> ProtectedResource | None:
     """Return the endpoint whose path parameters match the URL."""
-    registry = get_resource_registry()
+    registry = get_services().resource_registry
     try:
         match = resolve_path(urlsplit(uri).path)
     except Resolver404:

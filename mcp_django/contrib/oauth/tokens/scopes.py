@@ -7,7 +7,7 @@ from oauth2_provider.scopes import BaseScopes
 
 from mcp_django import conf
 from mcp_django.auth.authorization.scopes import allowed_scopes
-from mcp_django.wiring.authentication import get_resource_registry
+from mcp_django.wiring import get_services
 
 OFFLINE_ACCESS: Final = "offline_access"
 """Scope by which clients request refresh tokens (OpenID Connect Core 1.0, section 11).
@@ -55,7 +55,7 @@ def _get_required_scopes() -> list[str]:
 
     Endpoints whose scopes depend on the request are left out.
     """
-    return sorted({scope for one in get_resource_registry().iter_static_resources() for scope in one.scopes})
+    return sorted({scope for one in get_services().resource_registry.iter_static_resources() for scope in one.scopes})
 
 
 class DeclaredScopes(BaseScopes):  # type: ignore[misc]

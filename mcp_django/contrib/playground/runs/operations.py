@@ -66,7 +66,7 @@ class Operation(NamedTuple):
     """Name of the tool whose app sent the request; empty for the operator."""
 
 
-@conf.cached("SECRET_KEY", "SECRET_KEY_FALLBACKS")
+@conf.cached
 def get_run_sealer() -> TokenSealer:
     """Return the sealer of operations and of questions."""
     return TokenSealer(conf.secret_keys(), purpose="playground", max_token_bytes=MAX_OPERATION_BYTES)

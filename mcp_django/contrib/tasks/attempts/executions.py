@@ -62,7 +62,7 @@ async def cancel_execution(id: str) -> None:
     if cancel_local_execution(id):
         return
     try:
-        await wiring.get_event_publisher().publish(EventDraft(TOPIC, CANCELLED, {"task": id}))
+        await wiring.get_services().event_publisher.publish(EventDraft(TOPIC, CANCELLED, {"task": id}))
     except Exception:
         logger.warning("A cancellation was not published; the next heartbeat finds it", exc_info=True)
 
@@ -83,7 +83,7 @@ def _on_event(event: Event) -> None:
 
 def _create_subscription() -> SharedSubscription:
     return SharedSubscription(
-        wiring.get_event_publisher(), TOPIC, _on_event, lambda: bool(_running), CHECK_INTERVAL_SECONDS
+        wiring.get_services().event_publisher, TOPIC, _on_event, lambda: bool(_running), CHECK_INTERVAL_SECONDS
     )
 
 

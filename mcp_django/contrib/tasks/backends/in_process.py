@@ -94,7 +94,7 @@ class InProcessBackend(TaskBackend):
             self._run(attempts, runner.run_attempt(attempts.waiting.popleft()))
 
     def _run(self, attempts: _LoopAttempts, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        item, lifecycle = RunningAttempt(coroutine), wiring.get_lifecycle()
+        item, lifecycle = RunningAttempt(coroutine), wiring.get_services().lifecycle
         attempts.running.add(item)
         lifecycle.register(item)
         assert item.task is not None

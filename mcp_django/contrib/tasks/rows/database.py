@@ -71,7 +71,7 @@ def now() -> datetime:
 
     Raises DatabaseError.
     """
-    clock = wiring.get_event_publisher().clock
+    clock = wiring.get_services().event_publisher.clock
     if find_running_loop() is None and not connections[router.db_for_write(Task)].in_atomic_block:
         clock.measure()
     return timezone.now() + timedelta(seconds=clock.difference)

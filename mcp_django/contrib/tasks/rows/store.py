@@ -55,7 +55,7 @@ class Refusal(NamedTuple):
 
 async def run_on_rows(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Run a blocking function of this module. It completes even if the caller is cancelled."""
-    return await run_on_own_thread(wiring.get_log_executor(), AVAILABILITY.observe, fn, *args, **kwargs)
+    return await run_on_own_thread(wiring.get_services().log_executor, AVAILABILITY.observe, fn, *args, **kwargs)
 
 
 def get_alias() -> str:
