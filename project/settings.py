@@ -167,12 +167,9 @@ MCP: dict[str, Any] = {
     "LIMITS": {
         "BODY": 256 * 1024,  # bytes of a request; these tools take short arguments
         "RESULT_BYTES": 4 * 1024 * 1024,  # default: bytes of an answer, with its envelope
-        "NESTING": 64,  # default: how deep a message may be nested
-        "BATCH": 50,  # default: messages of one batch
         "IN_FLIGHT": 32,  # default: calls running at once, of one session or principal
         "SESSIONS_PER_OWNER": 20,  # default: one more ends the session that was idle longest
         "SESSIONS": 10_000,  # default: of the whole server
-        "MAX_CLIENT_INFO": 64 * 1024,  # default: what a client may say about itself
         "SESSION_IDLE": 3600,  # default: seconds without a message until a session ends
         "SESSION_LIFETIME": 7 * 24 * 3600,  # default: seconds until it ends even when in use
         "SSE_UPGRADE_AFTER": 5,  # default: seconds until an answer becomes an event stream
@@ -189,11 +186,7 @@ MCP: dict[str, Any] = {
         "ELICITATION_TIMEOUT": 600,  # default: seconds a call waits for the user's answer (handshake era)
         # default: seconds it waits for somebody to finish a page (stateless era), then it asks again
         "URL_ELICITATION_TIMEOUT": 60,
-        "STATE_BYTES": 64 * 1024,  # default: size of the sealed state of a conversation (stateless era)
         "STATE_TTL": 3600,  # default: seconds for which it can be answered
-        "ANSWERS": 64,  # default: answers in one conversation
-        "ROUNDS": 32,  # default: rounds of one conversation
-        "STALE_ROUNDS": 3,  # default: rounds in a row that bring nothing new
         "EVENT_TTL": 600,  # default: seconds for which what clients are told is kept for those who come back
         "THREADS": 16,  # default: threads for sync handlers and the ORM
         "THREAD_QUEUE": 256,  # default: calls that may wait for one

@@ -13,8 +13,11 @@ from mcp_django.conf.clients import ClientSettings
 from mcp_django.conf.issuers import IssuerSettings
 from mcp_django.conf.mounts import Mounts
 from mcp_django.conf.proxies import ProxySettings
-from mcp_django.server.options import TRANSPORTS
+from mcp_django.server.options import ConversationLimits, ServerOptions
 from mcp_django.server.primitives.base import Rate
+
+_SERVER, _CONVERSATION = ServerOptions(), ConversationLimits()
+"""Options of the engine, which have the defaults of the settings with the same names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,15 +26,11 @@ class Limits:
 
     body: readers.Count = 4 * 1024 * 1024
     """Maximum size of a request body in bytes."""
-    result_bytes: readers.Count = 4 * 1024 * 1024
+    result_bytes: readers.Count = _SERVER.result_bytes
     """Maximum size of a result in bytes, with its JSON-RPC envelope.
 
     A larger result of a tool becomes an error that the model reads. `max_result` of a tool replaces the limit.
     """
-    nesting: Annotated[int, readers.integer(4, 512)] = 64
-    """Maximum nesting of arrays and objects in a message."""
-    batch: readers.Count = 50
-    """Maximum number of messages in a batch, in the one revision with batches."""
     in_flight: readers.Count = 32
     """Maximum number of concurrent calls on one server in one process. Up to 256 further ones wait.
 
@@ -46,11 +45,6 @@ class Limits:
     """
     sessions: readers.Count = 10_000
     """Maximum number of live sessions of one server. Above it `initialize` is refused."""
-    max_client_info: Annotated[int, readers.integer(256)] = 64 * 1024
-    """Maximum size of client information in `initialize`, in bytes of JSON.
-
-    The session stores it.
-    """
     session_idle: readers.Seconds = 3600.0
     """Seconds without a message after which an idle session expires.
 
@@ -104,31 +98,20 @@ class Limits:
 
     The local principal has no such limit.
     """
-    subscriptions: readers.Count = 100
+    subscriptions: readers.Count = _SERVER.subscriptions
     """Maximum number of resource subscriptions of one session or one change stream."""
-    elicitation_timeout: readers.Seconds = 600.0
+    elicitation_timeout: readers.Seconds = _CONVERSATION.elicitation_timeout
     """Seconds that a handshake-era call waits for a client's response.
 
     This applies to elicitation and other client requests.
     """
-    url_elicitation_timeout: readers.SecondsOrZero = 60.0
+    url_elicitation_timeout: readers.SecondsOrZero = _CONVERSATION.url_elicitation_timeout
     """Seconds that a stateless-era call waits for the user to finish a page.
 
     Then it repeats the request.
     """
-    state_bytes: Annotated[int, readers.integer(1024)] = 64 * 1024
-    """Maximum size of the sealed `requestState` in bytes.
-
-    It carries a conversation between rounds.
-    """
-    state_ttl: readers.Seconds = 3600.0
+    state_ttl: readers.Seconds = _CONVERSATION.state_ttl
     """Lifetime of a `requestState` in seconds."""
-    answers: readers.Count = 64
-    """Maximum number of client responses in one conversation."""
-    rounds: readers.Count = 32
-    """Maximum number of rounds in one conversation."""
-    stale_rounds: readers.Count = 3
-    """Maximum number of consecutive rounds in which the handler uses no new response."""
     event_ttl: readers.Seconds = 600.0
     """Seconds for which events stay in the log.
 
@@ -255,31 +238,31 @@ class ServerSettings:
     """
     eras: readers.Eras = readers.ERAS
     """Served eras: "handshake" (revisions with `initialize`), "stateless", or both."""
-    transports: readers.Transports = TRANSPORTS
+    transports: readers.Transports = _SERVER.transports
     """Served transports.
 
     "http" (Streamable HTTP, at the path), "websocket" (at "ws" below it), "sse" (HTTP+SSE of the first revision, at
     "sse" below it), "stdio" (`manage.py mcp_stdio`).
     """
-    require_session: readers.Flag = True
+    require_session: readers.Flag = _SERVER.require_session
     """Require a session from clients of the handshake era.
 
     False: `initialize` opens no session, every request is independent, and client requests, subscriptions and
     persistent settings are not available.
     """
-    page_size: readers.OptionalCount = 1000
+    page_size: readers.OptionalCount = _SERVER.page_size
     """Entries per page of a list; None for all.
 
     Large, because some clients read only the first page.
     """
-    timeout: readers.OptionalSeconds = None
+    timeout: readers.OptionalSeconds = _SERVER.timeout
     """Default timeout of a handler in seconds. None: unlimited."""
-    log_level: readers.OptionalLevel = "info"
+    log_level: readers.OptionalLevel = _SERVER.log_level
     """Minimum level of log messages for clients that have not set one.
 
     None: no log messages.
     """
-    cache_ttl: readers.SecondsOrZero = 60.0
+    cache_ttl: readers.SecondsOrZero = _SERVER.cache_ttl
     """Seconds for which clients may cache a list (`ttlMs`)."""
     middleware: readers.DottedPaths = ()
     """Dotted paths of middleware, outermost first."""
@@ -315,11 +298,11 @@ class ServerSettings:
 
     It is entered once per process. Handlers read its value as `ctx.lifespan`.
     """
-    enable_get: readers.Flag = True
+    enable_get: readers.Flag = _SERVER.enable_get
     """Allow clients to open and resume a stream of their session (GET, handshake era)."""
-    allow_delete: readers.Flag = True
+    allow_delete: readers.Flag = _SERVER.allow_delete
     """Allow clients to end their session (DELETE, handshake era)."""
-    healthz: readers.Flag = False
+    healthz: readers.Flag = _SERVER.healthz
     """Respond to GET and HEAD at "<path>/healthz" with 200 or 503.
 
     503 during shutdown, and while the database does not answer or lacks migrations. Without authentication.

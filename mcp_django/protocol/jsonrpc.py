@@ -123,6 +123,8 @@ _new = tuple.__new__
 LARGE_BODY_BYTES = 64 * 1024
 """Size in bytes from which a document is decoded without garbage collection."""
 
+MAX_NESTING = 64
+"""Maximum nesting of arrays and objects in a message."""
 MAX_ENCODED_DEPTH = 254
 """Maximum nesting that orjson encodes."""
 
@@ -133,7 +135,7 @@ _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _RUNS = re.compile(rb"\[+|\]+")
 
 
-def decode(body: bytes | str, *, max_nesting: int = 64) -> Any:
+def decode(body: bytes | str, *, max_nesting: int = MAX_NESTING) -> Any:
     """Decode one JSON document, from bytes in UTF-8 or from text.
 
     Raises:

@@ -38,7 +38,6 @@ from mcp_django.server.server import Server
 logger = get_logger("mcp_django.lifecycle")
 
 Loop = asyncio.AbstractEventLoop
-DEFAULT_GRACE_SECONDS = 10.0
 SHUTDOWN_MESSAGE = "The server is shutting down"
 UNWIND_TIMEOUT_SECONDS = 1.0
 """Maximum seconds for a cancelled call to clean up, and for its answer to be sent."""
@@ -96,7 +95,7 @@ class Lifecycle:
     Each process has one instance, because a process has one set of signal handlers. Each loop drains separately.
     """
 
-    def __init__(self, *, close_threads: Callable[[Loop], None], grace_seconds: float = DEFAULT_GRACE_SECONDS) -> None:
+    def __init__(self, *, close_threads: Callable[[Loop], None], grace_seconds: float) -> None:
         """Create the registry of a process.
 
         `close_threads` stops the threads of a loop. `grace_seconds` are the seconds that running calls have to end.

@@ -16,6 +16,7 @@ from mcp_django.server.calls.pending import Acknowledgement, AnyCoroutine, Pendi
 from mcp_django.server.eras.handshake import INITIALIZE
 from mcp_django.server.ports import Overloaded
 
+MAX_BATCH_MESSAGES = 50
 HandleMessage = Callable[[EraStrategy, Any, Connection, Outbox], PipelineResult]
 """Function that handles one message; raises MCPError."""
 EncodeError = Callable[[EraStrategy, MCPError, Call | None], bytes]
@@ -46,10 +47,10 @@ class Batch:
         self._works: dict[jsonrpc.Id, PendingResponse] = {}
         self._receipts: list[AnyCoroutine] = []
 
-    def handle(self, items: list[Any], max_messages: int) -> PipelineResult:
+    def handle(self, items: list[Any]) -> PipelineResult:
         """Handle all elements. Raises InvalidRequest for an invalid batch."""
-        if len(items) > max_messages:
-            raise InvalidRequest(f"The batch has more than {max_messages} messages; send several smaller batches")
+        if len(items) > MAX_BATCH_MESSAGES:
+            raise InvalidRequest(f"The batch has more than {MAX_BATCH_MESSAGES} messages; send several smaller batches")
         if any(map(_is_response, items)) and not all(map(_is_response, items)):
             raise InvalidRequest("A batch must hold either requests and notifications, or responses, but not both")
         for item in items:

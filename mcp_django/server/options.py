@@ -1,4 +1,7 @@
-"""Options of a server's behaviour, as `wiring` takes them from the settings."""
+"""Options of a server's behaviour.
+
+The defaults of the settings with the same names are those of these classes.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,20 +15,23 @@ TRANSPORTS = ("http", "websocket", "sse", "stdio")
 class ConversationLimits:
     """Limits of one conversation."""
 
-    wait: float = 600.0
+    elicitation_timeout: float = 600.0
     """Seconds that a request waits for its response in the handshake era."""
-    page_wait: float = 60.0
+    url_elicitation_timeout: float = 60.0
     """Seconds that a round waits in the stateless era for a user to finish a page."""
     answers: int = 64
+    """Maximum number of responses of the client."""
     rounds: int = 32
+    """Maximum number of rounds in the stateless era."""
     stale_rounds: int = 3
-    ttl: float = 3600.0
+    """Maximum number of consecutive rounds in which the handler uses no new response."""
+    state_ttl: float = 3600.0
     """Seconds that a client may take for one round in the stateless era."""
 
     @property
     def max_state_seconds(self) -> float:
         """Seconds after which no state of the conversation is valid, with all extensions."""
-        return self.ttl * (self.rounds + 1)
+        return self.state_ttl * (self.rounds + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +40,7 @@ class ServerOptions:
 
     require_session: bool = True
     """True if `initialize` opens a session, required later (handshake era)."""
-    page_size: int | None = 100
+    page_size: int | None = 1000
     """Number of entries on one page of a list, or None for all."""
     timeout: float | None = None
     """Default time limit of a tool, prompt, resource or completion in seconds."""
@@ -66,11 +72,9 @@ class ServerOptions:
 
     For tests that call a server in their process.
     """
-    max_batch_messages: int = 50
-    """Maximum number of messages in a batch."""
-    max_result_bytes: int = 4 * 1024 * 1024
+    result_bytes: int = 4 * 1024 * 1024
     """Maximum size of a result in bytes, for tools without a limit of their own."""
-    max_subscriptions: int = 100
+    subscriptions: int = 100
     """Maximum number of subscribed resources of a session, or of a stateless stream."""
     conversation_limits: ConversationLimits = field(default_factory=ConversationLimits)
     enable_get: bool = True

@@ -67,7 +67,7 @@ class Pipeline:
         message = era.parse(raw, connection)  # 3. parse the message by the era's rules
         if isinstance(message, list):
             batch = Batch(era, connection, outbox, handle_message=self.handle, encode_error=self.encode_error)
-            return batch.handle(message, self.server.options.max_batch_messages)
+            return batch.handle(message)
         if not isinstance(message, jsonrpc.Request):
             return self._handle_incoming(era, message, connection, outbox)
 
@@ -127,7 +127,7 @@ class Pipeline:
             problem = InsufficientScope(sorted({*problem.scopes, *required_scopes}), problem.message)
         id = problem.request_id if call is None else call.id
         encoded = jsonrpc.error(id, problem, code=code)
-        limit = self.server.options.max_result_bytes
+        limit = self.server.options.result_bytes
         if len(encoded) <= limit:
             return encoded
         return jsonrpc.error(id, MCPError(shorten_message(problem.message, len(encoded), limit)), code=code)

@@ -63,7 +63,7 @@ class Admission:
         """Decode a message. Raises MCPError."""
         if len(body) > self._limits.body:
             raise InvalidRequest(f"A message may have {self._limits.body} bytes at most")
-        return jsonrpc.decode(body, max_nesting=self._limits.nesting)
+        return jsonrpc.decode(body)
 
     async def check_message(self, raw: Any, principal: Principal) -> None:
         """Count a decoded message against the rate of its caller. Raises Overloaded."""

@@ -19,7 +19,7 @@ from mcp_django.auth.authorization.rule_cache import RULE_CACHE
 from mcp_django.auth.principal import PERMISSION_CACHE_SECONDS, invalidate_permissions
 from mcp_django.auth.protected.registry import ResourceRegistry
 from mcp_django.auth.resource import ProtectedResource
-from mcp_django.conf.options import Settings
+from mcp_django.conf.options import Limits, Settings
 from mcp_django.runtime.calls.background import LimitedBackgroundSlots
 from mcp_django.runtime.calls.idempotency import DatabaseIdempotencyStore
 from mcp_django.runtime.concurrency import StreamLimiter, WaitLimiter
@@ -77,12 +77,14 @@ def drop_services() -> None:
 
 
 def _build_process() -> ProcessServices:
+    limits = Limits()  # the defaults, until valid settings are read
     # Separate from the threads of calls, where it would wait for handlers that wait for the log. Calls without a thread
     # need the rules as well.
     log_executor = LeasingExecutor(max_threads=LOG_THREADS, interrupts_sql=False, name="mcp-log")
-    lifecycle = Lifecycle(close_threads=close_threads)
+    lifecycle = Lifecycle(close_threads=close_threads, grace_seconds=limits.shutdown_grace)
     event_publisher = EventPublisher(
         executor=log_executor,
+        retention_seconds=limits.event_ttl,
         create_detector=lambda publisher: ListChangeDetector(
             publisher.publish,
             get_server=get_server,

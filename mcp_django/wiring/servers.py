@@ -5,6 +5,7 @@ import difflib
 import functools
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
@@ -14,7 +15,7 @@ from django.utils.module_loading import import_string
 from mcp_django import conf
 from mcp_django.auth.protected.registry import ResourceRegistry
 from mcp_django.auth.requests import AuthRequest, find_client_address
-from mcp_django.conf.options import Limits, ServerSettings
+from mcp_django.conf.options import ServerSettings
 from mcp_django.conf.project import middleware
 from mcp_django.exceptions import translate
 from mcp_django.forms.questions import get_form_question_factory
@@ -44,6 +45,8 @@ from mcp_django.wiring import composition
 from mcp_django.wiring.authorization import build_policy
 from mcp_django.wiring.services import Services
 
+MAX_STATE_BYTES = 64 * 1024
+"""Maximum bytes of a sealed `requestState`, which carries a conversation between rounds."""
 T = TypeVar("T")
 logger = get_logger("mcp_django.auth")
 
@@ -74,25 +77,14 @@ def build_server(services: Services, alias: str) -> Server:
         website_url=described.website_url,
     )
 
+    shared_options = _get_shared_options(ServerOptions, described) | _get_shared_options(ServerOptions, settings.limits)
+    shared_options["around"] = tuple(import_string(path) for path in described.around)
     options = ServerOptions(
-        require_session=described.require_session,
-        page_size=described.page_size,
-        timeout=described.timeout,
+        **shared_options,
         atomic=conf.atomic_databases(),
-        around=tuple(import_string(path) for path in described.around),
-        log_level=described.log_level,
-        cache_ttl=described.cache_ttl,
         private_lists=conf.auth_names() not in ((), ("none",)),
-        capabilities=described.capabilities,
         expose_errors=settings.expose_internal_errors and conf.is_debug(),
-        max_batch_messages=settings.limits.batch,
-        max_result_bytes=settings.limits.result_bytes,
-        max_subscriptions=settings.limits.subscriptions,
-        conversation_limits=_create_conversation_limits(settings.limits),
-        transports=described.transports,
-        healthz=described.healthz,
-        enable_get=described.enable_get,
-        allow_delete=described.allow_delete,
+        conversation_limits=ConversationLimits(**_get_shared_options(ConversationLimits, settings.limits)),
     )
 
     server = Server(
@@ -150,7 +142,7 @@ def build_ports(services: Services, alias: str) -> Ports:
         authorizer=build_policy(services, alias),
         executor=executor,
         sessions=DatabaseSessionStore(executor, server=alias, publisher=publisher),
-        state_sealer=TokenSealer(keys, purpose="state", max_token_bytes=limits.state_bytes),
+        state_sealer=TokenSealer(keys, purpose="state", max_token_bytes=MAX_STATE_BYTES),
         cursor_sealer=TokenSealer(keys, purpose="cursor"),
         idempotency_store=DatabaseIdempotencyStore(executor, background_executor=services.log_executor),
         pending_requests=EventLogPendingRequests(
@@ -200,15 +192,10 @@ def negotiates_language() -> bool:
     return any(isinstance(found, type) and issubclass(found, LocaleMiddleware) for _, found in middleware())
 
 
-def _create_conversation_limits(limits: Limits) -> ConversationLimits:
-    return ConversationLimits(
-        wait=limits.elicitation_timeout,
-        page_wait=limits.url_elicitation_timeout,
-        answers=limits.answers,
-        rounds=limits.rounds,
-        stale_rounds=limits.stale_rounds,
-        ttl=limits.state_ttl,
-    )
+def _get_shared_options(options: type[Any], settings: object) -> dict[str, Any]:
+    """Return the settings whose names are those of options of the engine."""
+    names = (option.name for option in fields(options))
+    return {name: getattr(settings, name) for name in names if hasattr(settings, name)}
 
 
 def _import_provider(path: str) -> Provider:

@@ -30,15 +30,12 @@ EFFECTS: Final = {
     "Django reads a whole body before its view runs, so set the same limit in the proxy.",
     "RESULT_BYTES": "A tool's result becomes an error that names the limit and the arguments for pages. "
     "`@tool(max_result=…)` replaces the limit. A resource or a prompt ends with -32603.",
-    "NESTING": "-32600, HTTP 400.",
-    "BATCH": "-32600, HTTP 400.",
     "IN_FLIGHT": "Calls wait in a [queue](fixed-limits.md#sessions-and-streams), in their order. If it is full, HTTP "
     "answers 429 with `Retry-After`, and a connection is not read further. A batch waits as a whole, or is refused as "
     "a whole. `initialize`, `ping` and the methods of tasks count apart, with the same limit.",
     "SESSIONS_PER_OWNER": "The session that was idle longest ends; one that serves a call ends last. "
     "Its connection closes too (4404 on a socket).",
     "SESSIONS": "`initialize` is refused: HTTP 503 with `Retry-After`.",
-    "MAX_CLIENT_INFO": "`initialize` is refused: -32602.",
     "SESSION_IDLE": "The next request gets HTTP 404, and the client initializes again. "
     "An open connection keeps its session.",
     "SESSION_LIFETIME": "As `SESSION_IDLE`.",
@@ -57,11 +54,7 @@ EFFECTS: Final = {
     "SUBSCRIPTIONS": "The subscription is refused: -32602.",
     "ELICITATION_TIMEOUT": "The question is withdrawn, and the handler gets `InputUnavailable`.",
     "URL_ELICITATION_TIMEOUT": "The client is asked to open the page again. Under WSGI, a call never waits.",
-    "STATE_BYTES": "The tool ends with an error for the model. A longer `requestState` is refused: -32602.",
     "STATE_TTL": "The `requestState` is refused: -32602.",
-    "ANSWERS": "The request is refused: -32602. A tool that asks more ends with an error for the model.",
-    "ROUNDS": "The tool ends with an error for the model.",
-    "STALE_ROUNDS": "The tool ends with an error for the model.",
     "EVENT_TTL": "Older events are deleted. A client that resumes later misses them.",
     "THREADS": "The call waits in the queue of `THREAD_QUEUE`.",
     "THREAD_QUEUE": REFUSED,

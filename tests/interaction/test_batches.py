@@ -169,8 +169,8 @@ async def test_a_batch_with_more_calls_than_may_ever_run_at_once_is_refused_for_
 
 
 @pytest.mark.parametrize(("count", "fits"), [(4, True), (5, False)])
-async def test_a_batch_holds_as_many_messages_as_allowed(limits, batching, count, fits):
-    limits(BATCH=4)
+async def test_a_batch_holds_as_many_messages_as_allowed(monkeypatch, batching, count, fits):
+    monkeypatch.setattr("mcp_django.server.batch.MAX_BATCH_MESSAGES", 4)
     reply = await (await batching()).post([ping(number) for number in range(count)])
     assert len(responses(reply)) == 4 if fits else reply.refused(400, -32600)
 

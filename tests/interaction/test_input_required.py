@@ -2,6 +2,7 @@
 
 import pytest
 
+from mcp_django.wiring.servers import MAX_STATE_BYTES
 from tests.interaction.clients import META, Client, accept
 from tests.interaction.transports import contract
 
@@ -139,9 +140,8 @@ async def test_two_states_do_not_make_a_third(modern):
         assert (await client.tool("ask_name", requestState=one[:cut] + two[cut:])).refused(*BAD_STATE)
 
 
-async def test_a_state_that_is_longer_than_any_of_ours_is_refused_unread(limits, modern):
-    limits(STATE_BYTES=1024)
-    reply = await modern().tool("ask_name", requestState="A" * 1025)
+async def test_a_state_that_is_longer_than_any_of_ours_is_refused_unread(modern):
+    reply = await modern().tool("ask_name", requestState="A" * (MAX_STATE_BYTES + 1))
     assert reply.refused(*BAD_STATE)
 
 
@@ -256,9 +256,8 @@ async def test_an_answer_that_does_not_fit_the_question_is_asked_again(modern, s
             assert text(await ask(client, "ask_name", again.result, "Al")) == "Hello Al"
 
 
-async def test_too_many_answers_are_invalid_params(limits, modern):
-    limits(ANSWERS=4)
-    many = {f"key-{number}": value(number) for number in range(5)}
+async def test_too_many_answers_are_invalid_params(modern):
+    many = {f"key-{number}": value(number) for number in range(65)}
     assert (await modern().tool("ask_name", inputResponses=many)).refused(400, -32602)
 
 
@@ -305,15 +304,14 @@ async def test_what_is_pinned_stays_the_same(modern):
     assert text(await ask(client, "ask_a_pinned_time", first, True)) == "True"
 
 
-async def test_a_conversation_has_an_end(limits, modern):
-    limits(ROUNDS=5)
+async def test_a_conversation_has_an_end(modern):
     client, rounds = modern(), 0
     result = (await client.tool("ask_forever")).result
     while "inputRequests" in result:
         rounds += 1
-        assert rounds < 20
+        assert rounds < 40
         result = (await ask(client, "ask_forever", result, True)).result
-    assert (result["isError"], rounds) == (True, 5)
+    assert (result["isError"], rounds) == (True, 32)
 
 
 async def test_a_swallowed_question_is_still_asked(modern, checkpoints):

@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync
 from django.test import RequestFactory
 
 from mcp_django import Server
+from mcp_django.runtime.sessions.store import MAX_CLIENT_INFO_BYTES
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import Overloaded
 from mcp_django.transports.http.django_view import as_view
@@ -25,16 +26,16 @@ def text(reply):
     return reply.result["content"][0]["text"]
 
 
-async def test_what_a_client_says_about_itself_is_limited(limits, transport, handshake):
+async def test_what_a_client_says_about_itself_is_limited(transport, handshake):
     client = Client(transport, handshake)
     about = client.introduction()
     bare = len(json.dumps([about["clientInfo"], about["capabilities"]], separators=(",", ":")))
-    limits(MAX_CLIENT_INFO=bare + 300)
-    for surplus, fits in ((301, False), (300, True)):
+    most = MAX_CLIENT_INFO_BYTES - bare
+    for surplus, fits in ((most + 1, False), (most, True)):
         info = {**about["clientInfo"], "name": "tests" + "x" * surplus}
         reply = await client.request("initialize", {**about, "clientInfo": info})
         assert reply.served if fits else reply.refused(200, -32602)
-        assert fits or str(bare + 300) in reply.error["message"]
+        assert fits or str(MAX_CLIENT_INFO_BYTES) in reply.error["message"]
 
 
 @contract_with_headers
@@ -78,25 +79,24 @@ async def test_a_refused_call_is_named_in_the_refusal(limits, either, checkpoint
 
 
 @pytest.mark.parametrize(("bytes", "kind"), [(50_000, "complete"), (400_000, "input_required")])
-async def test_a_state_carries_as_much_as_allowed(limits, modern, bytes, kind):
-    limits(STATE_BYTES=bytes)
+async def test_a_state_carries_as_much_as_allowed(monkeypatch, limits, modern, bytes, kind):
+    monkeypatch.setattr("mcp_django.wiring.servers.MAX_STATE_BYTES", bytes)
+    limits()
     reply = await modern().tool("once_too_much")
     assert reply.result["resultType"] == kind
     assert ("isError" in reply.result) is (kind == "complete")
 
 
-@pytest.mark.parametrize(("count", "fits"), [(4, True), (5, False)])
-async def test_a_retry_brings_as_many_answers_as_allowed(limits, modern, count, fits):
-    limits(ANSWERS=4)
+@pytest.mark.parametrize(("count", "fits"), [(64, True), (65, False)])
+async def test_a_retry_brings_as_many_answers_as_allowed(modern, count, fits):
     many = {f"key-{number}": accept(value=number) for number in range(count)}
     reply = await modern().tool("add", {"a": 1, "b": 2}, inputResponses=many)
     assert reply.served if fits else reply.refused(400, -32602)
 
 
-@pytest.mark.parametrize(("nesting", "fits"), [(10, True), (9, False)])
-async def test_a_message_is_nested_as_deep_as_allowed(limits, modern, nesting, fits):
-    limits(NESTING=nesting)
-    deep = json.loads("[" * 8 + "]" * 8)
+@pytest.mark.parametrize(("nesting", "fits"), [(62, True), (63, False)])
+async def test_a_message_is_nested_as_deep_as_allowed(modern, nesting, fits):
+    deep = json.loads("[" * nesting + "]" * nesting)
     reply = await modern().request("tools/list", {"x": deep})
     assert reply.served if fits else reply.refused(400, -32600)
 

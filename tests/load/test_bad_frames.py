@@ -18,7 +18,7 @@ from tests.servers.harness import MOST_DIFFERENT, Server, serve
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 BODY = 1 << 16
-SETTINGS = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": {"BODY": BODY, "NESTING": 20}}}
+SETTINGS = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": {"BODY": BODY}}}
 CALL = json.dumps({"jsonrpc": "2.0", "id": 99, "method": "ping"}).encode()
 CONTROL = frame(b"x" * 126, PING)
 BROKEN = {

@@ -17,7 +17,7 @@ LIMIT = 1000
 
 
 def limited_server() -> Any:
-    server = make_server(options={"max_result_bytes": LIMIT})
+    server = make_server(options={"result_bytes": LIMIT})
 
     @server.tool
     async def text(length: int) -> str:
@@ -52,7 +52,7 @@ def limited_server() -> Any:
 
 
 def test_an_error_over_the_limit_loses_its_data_and_the_rest_of_its_message() -> None:
-    pipeline = Pipeline(make_server(options={"max_result_bytes": 4000}))
+    pipeline = Pipeline(make_server(options={"result_bytes": 4000}))
 
     def encode(problem: MCPError) -> dict[str, Any]:
         error: dict[str, Any] = loads(pipeline.encode_error(pipeline.eras[Era.STATELESS], problem))["error"]

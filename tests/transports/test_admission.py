@@ -51,7 +51,7 @@ def make_admission(calls: list[Any]) -> Admission:
         authenticator=RecordingAuthenticator(calls),
         server=SimpleNamespace(executor=None),
         pipeline=None,
-        limits=SimpleNamespace(body=20, nesting=3),
+        limits=SimpleNamespace(body=20),
     )
     return Admission(services)
 

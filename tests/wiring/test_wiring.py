@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from mcp_django.auth.authorization.rule_cache import RULE_CACHE
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.checks.declarations import check_composition
+from mcp_django.conf.options import Limits, ServerSettings
 from mcp_django.extensions import Extension
 from mcp_django.lowlevel import Handlers
 from mcp_django.protocol.errors import InvalidParams
@@ -26,6 +28,7 @@ from mcp_django.protocol.revisions import LATEST, Era
 from mcp_django.providers import Provider
 from mcp_django.providers.stored import StoredProvider
 from mcp_django.runtime.events.event_log import EventDraft
+from mcp_django.server.options import ConversationLimits, ServerOptions
 from mcp_django.server.primitives.registry import get_registry
 from mcp_django.transports.http.handler import get_http_endpoint
 from tests.runtime.serving import in_flight
@@ -93,7 +96,13 @@ def test_a_server_is_what_its_setting_says() -> None:
         "LIFESPAN": f"{HERE}.lifespan",
         "CAPABILITIES": {"experimental": {"x": {}}},
     }
-    limits = {"ELICITATION_TIMEOUT": 1, "ANSWERS": 2, "ROUNDS": 3, "STALE_ROUNDS": 4, "STATE_TTL": 5}
+    limits = {
+        "ELICITATION_TIMEOUT": 1,
+        "URL_ELICITATION_TIMEOUT": 2,
+        "STATE_TTL": 5,
+        "RESULT_BYTES": 6,
+        "SUBSCRIPTIONS": 7,
+    }
     with override_settings(MCP={"SERVERS": {"default": {}, "hotel": described}, "LIMITS": limits}):
         server = wiring.get_server("hotel")
         info = (server.info.name, server.info.version, server.info.title, server.info.description)
@@ -103,7 +112,8 @@ def test_a_server_is_what_its_setting_says() -> None:
         options = server.options
         assert (options.page_size, options.timeout, options.log_level, options.cache_ttl) == (7, 8, "error", 9)
         ask = options.conversation_limits
-        assert (ask.wait, ask.answers, ask.rounds, ask.stale_rounds, ask.ttl) == (1, 2, 3, 4, 5)
+        assert (ask.elicitation_timeout, ask.url_elicitation_timeout, ask.state_ttl) == (1, 2, 5)
+        assert (options.result_bytes, options.subscriptions) == (6, 7)
         assert server.middleware == (middleware,)
         assert [type(provider) for provider in server.providers] == [Handlers, Shelf, Shelf, StoredProvider]
         assert server.providers[0] is handlers
@@ -117,6 +127,24 @@ def test_a_server_is_what_its_setting_says() -> None:
 def test_a_server_has_what_is_stored_unless_it_says_otherwise() -> None:
     assert [type(provider) for provider in wiring.get_server().providers] == [StoredProvider]
     assert wiring.get_server("bare").providers == ()
+
+
+def values_of(options: Any) -> dict[str, Any]:
+    """Map the names of a dataclass's fields to their values."""
+    return {option.name: getattr(options, option.name) for option in fields(options)}
+
+
+def test_the_engine_and_the_settings_have_the_same_defaults() -> None:
+    engine = values_of(ServerOptions()) | values_of(ConversationLimits())
+    written = values_of(ServerSettings()) | values_of(Limits())
+    shared = engine.keys() & written.keys() - {"around", "capabilities"}
+    assert len(shared) == 14
+    assert {name: written[name] for name in shared} == {name: engine[name] for name in shared}
+
+
+@override_settings(MCP={"LIMITS": {"BATCH": 4}})
+def test_a_fixed_limit_is_an_unknown_key() -> None:
+    assert [(problem.path, problem.unknown) for problem in conf.get_problems()] == [('MCP["LIMITS"]["BATCH"]', True)]
 
 
 @override_settings(MCP={"SERVERS": {"default": {"PROVIDERS": [f"{HERE}.not_a_provider"]}}})
@@ -319,10 +347,9 @@ def test_the_text_of_bugs_takes_both_switches(subtests: pytest.Subtests) -> None
             assert wiring.get_server().options.expose_errors is exposed
 
 
-@override_settings(MCP={"LIMITS": {"THREADS": 3, "THREAD_QUEUE": 4, "STATE_BYTES": 2048}})
-def test_limits_reach_the_lanes_and_the_seal() -> None:
+@override_settings(MCP={"LIMITS": {"THREADS": 3, "THREAD_QUEUE": 4}})
+def test_limits_reach_the_threads() -> None:
     assert (wiring.get_services().executor.max_threads, wiring.get_services().executor.max_queued) == (3, 4)
-    assert wiring.get_ports().state_sealer.max_token_bytes == 2048  # type: ignore[attr-defined]
 
 
 def test_the_lanes_interrupt_sql_unless_told_otherwise(subtests: pytest.Subtests) -> None:

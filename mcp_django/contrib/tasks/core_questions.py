@@ -83,7 +83,7 @@ class CoreQuestions:
             request.cancel()
 
     def _get_seconds(self) -> float:
-        return self._call.server.options.conversation_limits.wait
+        return self._call.server.options.conversation_limits.elicitation_timeout
 
     async def _send_request(self, row: TaskInput) -> None:
         session, replies = self._session, self._call.server.pending_requests

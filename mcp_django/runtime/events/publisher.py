@@ -32,7 +32,6 @@ from mcp_django.server.ports import Executor
 logger = get_logger("mcp_django.events")
 
 Loop = asyncio.AbstractEventLoop
-DEFAULT_RETENTION_SECONDS = 600.0
 PURGE_INTERVAL_SECONDS = 60.0
 """Minimum seconds between two deletions of old events in one process."""
 MAX_EVENTS_BETWEEN_PURGES = 1000
@@ -95,7 +94,7 @@ class EventPublisher:
     """
     layer: Any = None
     """Channel layer that wakes other processes, or None."""
-    retention_seconds: float = DEFAULT_RETENTION_SECONDS
+    retention_seconds: float
     """Seconds that events are kept."""
     create_detector: Callable[["EventPublisher"], ListChangeDetector] | None = None
     """Function that returns a detector of list changes for a follower."""

@@ -48,6 +48,8 @@ MAX_CANCELS_PER_MINUTE = 64
 """Maximum forwarded cancellations per minute and session, to protect the log."""
 MAX_CACHED_SESSIONS = 10_000
 """Maximum number of cached sessions; busy sessions are kept in addition."""
+MAX_CLIENT_INFO_BYTES = 64 * 1024
+"""Maximum size of client information in `initialize`, in bytes of JSON, because the session stores it."""
 MAX_KEY_CHARACTERS = 128
 """Maximum length of an accepted id in characters.
 
@@ -159,9 +161,9 @@ class DatabaseSessionStore:
             InvalidParams: `client_info` and `capabilities` are too large.
         """
         limits, now = self._get_limits(), timezone.now()
-        if len(jsonrpc.dumps([client_info, capabilities])) > limits.max_client_info:
+        if len(jsonrpc.dumps([client_info, capabilities])) > MAX_CLIENT_INFO_BYTES:
             raise InvalidParams(
-                f"clientInfo and capabilities exceed the limit of {limits.max_client_info} bytes together"
+                f"clientInfo and capabilities exceed the limit of {MAX_CLIENT_INFO_BYTES} bytes together"
             )
 
         row = SessionRow(

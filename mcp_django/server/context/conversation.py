@@ -183,7 +183,7 @@ class LiveConversation:
                     current = request.with_problem(problem)
 
     async def _send(self, session: ServerSession, request: InputRequest) -> jsonrpc.Response:
-        call, timeout = self._call, self._limits.wait
+        call, timeout = self._call, self._limits.elicitation_timeout
         id = call.server.pending_requests.new_id(session)
         try:
             with call.record.wait(request.method, request.key):
@@ -315,7 +315,7 @@ class ReplayConversation:
         state, server = self._call.params.get("requestState"), self._call.server
         if state is not None:
             digest = hashlib.sha256(state.encode()).hexdigest()
-            if not await server.idempotency_store.consume(digest, ttl=self._limits.ttl):
+            if not await server.idempotency_store.consume(digest, ttl=self._limits.state_ttl):
                 raise server.state_sealer.build_error()
 
     def _check_responses(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -435,7 +435,7 @@ class ReplayConversation:
     def seal_state(self, payload: dict[str, Any], binding: bytes) -> str:
         """Return a sealed payload that contains the state. Raises InputUnavailable if it is too large."""
         try:
-            return self._call.server.state_sealer.seal(payload, binding, ttl=self._limits.ttl)
+            return self._call.server.state_sealer.seal(payload, binding, ttl=self._limits.state_ttl)
         except StateTooLarge:
             raise InputUnavailable(
                 "The conversation is too large for a state; reduce the requests and answers"

@@ -161,7 +161,7 @@ async def build_page_request(
     if pages is None:
         raise InputUnavailable("This server has no pages of its own; pass a URL with a scheme")
     limits, stateless = call.server.options.conversation_limits, call.revision.era is Era.STATELESS
-    ttl = limits.ttl if stateless else limits.wait
+    ttl = limits.state_ttl if stateless else limits.elicitation_timeout
 
     async def issue_link() -> list[str]:
         id = secrets.token_urlsafe(16)
@@ -176,7 +176,9 @@ async def build_page_request(
         action = _get_action(raw)
         if action == "accept":
             # A transport that carries only responses has one thread for each call, which must not wait.
-            within = limits.wait if not stateless else limits.page_wait if call.connection.supports_streaming else 0
+            within = limits.elicitation_timeout
+            if stateless:
+                within = limits.url_elicitation_timeout if call.connection.supports_streaming else 0
             if not await pages.wait_for_return(id, timeout=within):
                 if stateless:
                     raise InvalidInputResponse("the page is not finished")

@@ -43,7 +43,7 @@ def shorten_message(message: str, size: int, limit: int) -> str:
 def get_max_bytes(call: Call) -> int:
     """Return the maximum size of the result of a call, as encoded JSON."""
     limit = call.record.max_result_bytes
-    return call.server.options.max_result_bytes if limit is None else limit
+    return call.server.options.result_bytes if limit is None else limit
 
 
 def _describe_remedy(call: Call) -> str:

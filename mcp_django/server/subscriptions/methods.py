@@ -30,7 +30,7 @@ def listen(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
     if not offered.lists and not offered.includes_resources and not extensions:
         raise MethodNotFound("This server does not send change notifications")
 
-    limit = call.server.options.max_subscriptions
+    limit = call.server.options.subscriptions
     requested = SubscriptionFilter.parse(call.params, max_uris=limit, fields=extensions)
     for field in {key.field for key in requested.keys}:
         extensions[field].require_declaration(call)

@@ -58,7 +58,7 @@ async def consume_token(call: Call, token: str) -> None:
     """Consume a token. Raises InvalidFormToken if any process has consumed it before."""
     server = call.root.server
     digest = hashlib.sha256(token.encode()).hexdigest()
-    if not await server.idempotency_store.consume(digest, ttl=server.options.conversation_limits.ttl):
+    if not await server.idempotency_store.consume(digest, ttl=server.options.conversation_limits.state_ttl):
         raise InvalidFormToken
 
 

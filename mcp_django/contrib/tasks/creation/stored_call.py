@@ -76,7 +76,7 @@ class StoredCall:
         requests = jsonrpc.loads(task.input_requests or "{}")
         state = {TASK_KEY: task.pk, "asked": dict.fromkeys(requests, "")}
         sealed = self._conversation.seal_state(state, self._conversation.binding)
-        ttl = self._call.server.options.conversation_limits.ttl
+        ttl = self._call.server.options.conversation_limits.state_ttl
         await store.run_on_rows(store.restart_lifetime, task.pk, ttl)
         return InputRequired(inputRequests=requests, requestState=sealed, resultType=INPUT_REQUIRED)
 
