@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from django.conf import settings as django_settings
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
@@ -21,7 +22,6 @@ from django.template.loader import render_to_string
 from django.template.response import SimpleTemplateResponse
 from django.templatetags.static import static
 
-from mcp_django import conf
 from mcp_django.protocol.display_text import clean_lines
 
 _FIELD_VALUES: Final = re.compile(r'(<textarea\b.*?</textarea>|\svalue="[^"]*")', re.DOTALL)
@@ -99,7 +99,7 @@ def _build_clean_view(view: Callable[..., HttpResponseBase]) -> Callable[..., Ht
 
 def build_login_url(request: HttpRequest, path: str) -> str:
     """Return the login URL that leads back to `path` (with query) of this site."""
-    login_page = resolve_url(conf.login_url())
+    login_page = resolve_url(django_settings.LOGIN_URL)
     login_parts, return_parts = urlsplit(login_page), urlsplit(request.build_absolute_uri(path))
     is_other_origin = (login_parts.scheme or return_parts.scheme, login_parts.netloc or return_parts.netloc) != (
         return_parts.scheme,

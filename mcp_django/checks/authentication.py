@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from django.apps import apps
+from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Tags, Warning
 
 from mcp_django import conf
@@ -12,7 +13,7 @@ from mcp_django.checks.installation import register_check
 @register_check(Tags.security)
 def check_authentication() -> Iterator[CheckMessage]:
     """Check that AUTH is set before DEBUG is off."""
-    if conf.is_debug():
+    if django_settings.DEBUG:
         return
 
     match conf.auth_names():

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from django.apps import apps
+from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Tags, Warning
 
 from mcp_django import conf
@@ -27,7 +28,7 @@ credential every four seconds.
 @register_check(Tags.security, deploy=True)
 def check_debug() -> Iterator[CheckMessage]:
     """Check that DEBUG is off, because it relaxes authentication and error messages."""
-    if not conf.is_debug():
+    if not django_settings.DEBUG:
         return
 
     settings = conf.get_settings()
@@ -74,7 +75,7 @@ def check_encryption() -> Iterator[CheckMessage]:
 @register_check(Tags.security, deploy=True, reads_settings=False)
 def check_hosts() -> Iterator[CheckMessage]:
     """Check that ALLOWED_HOSTS is restricted, which protects from DNS rebinding."""
-    if conf.is_debug() or "*" not in conf.allowed_hosts():
+    if django_settings.DEBUG or "*" not in conf.allowed_hosts():
         return
     yield Warning(
         'ALLOWED_HOSTS has "*", so a page can reach the endpoint by any host name (DNS rebinding).',

@@ -1,8 +1,9 @@
-"""The `MCP` setting and the accessors of Django's settings.
+"""The `MCP` setting, and accessors of Django's settings that apply a rule.
 
 `options` describes the keys. The setting is read on first use, never at import, and cached until `setting_changed`. An
 unknown key is ignored at run time; system checks report it with a suggestion. While a value has a wrong type or range,
-every request fails. Modules outside `conf` never import `django.conf`. They read Django's settings through this module.
+every request fails. Only this package reads `settings.MCP`. The accessors of other settings apply a rule, such as a
+default; a setting without one is read from `django.conf.settings`.
 """
 
 import functools
@@ -181,26 +182,6 @@ def orm() -> ORM:
     return _parse()[0].orm
 
 
-def is_debug() -> bool:
-    """Return DEBUG."""
-    return bool(django_settings.DEBUG)
-
-
-def uses_i18n() -> bool:
-    """Return USE_I18N."""
-    return bool(django_settings.USE_I18N)
-
-
-def language_code() -> str:
-    """Return LANGUAGE_CODE."""
-    return str(django_settings.LANGUAGE_CODE)
-
-
-def list_languages() -> list[str]:
-    """Return the codes in LANGUAGES."""
-    return [str(code) for code, _ in django_settings.LANGUAGES]
-
-
 def root_urlconf() -> Any:
     """Return ROOT_URLCONF: a module's name or another value for Django's resolver.
 
@@ -252,21 +233,6 @@ def origin() -> str | None:
     return f"{parts.scheme}://{parts.netloc}" if parts.scheme and parts.netloc else None
 
 
-def login_url() -> str:
-    """Return LOGIN_URL: a path, a URL, or the name of a view."""
-    return str(django_settings.LOGIN_URL)
-
-
-def session_cookie_name() -> str:
-    """Return SESSION_COOKIE_NAME."""
-    return str(django_settings.SESSION_COOKIE_NAME)
-
-
-def session_engine() -> str:
-    """Return SESSION_ENGINE: the module of the site's SessionStore."""
-    return str(django_settings.SESSION_ENGINE)
-
-
 def force_script_name() -> str:
     """Return FORCE_SCRIPT_NAME; empty if unset."""
     return django_settings.FORCE_SCRIPT_NAME or ""
@@ -288,19 +254,9 @@ def allowed_hosts() -> list[str]:
     return list(django_settings.ALLOWED_HOSTS)
 
 
-def csrf_trusted_origins() -> list[str]:
-    """Return CSRF_TRUSTED_ORIGINS."""
-    return list(django_settings.CSRF_TRUSTED_ORIGINS)
-
-
 def atomic_databases() -> tuple[str, ...]:
     """Return the aliases of the databases with ATOMIC_REQUESTS."""
     return tuple(name for name, options in django_settings.DATABASES.items() if options.get("ATOMIC_REQUESTS"))
-
-
-def user_model_name() -> str:
-    """Return AUTH_USER_MODEL."""
-    return django_settings.AUTH_USER_MODEL
 
 
 @cached

@@ -9,10 +9,9 @@ import secrets
 from collections.abc import Iterable
 from typing import Any, ClassVar, TypeVar
 
+from django.conf import settings
 from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
-
-from mcp_django.conf import user_model_name
 
 M = TypeVar("M", bound=models.Model, covariant=True)
 STORED_PK, RULES_PK = 1, 2
@@ -33,7 +32,7 @@ class PrimaryManager(models.Manager[M]):
 def create_user_key(**options: Any) -> "models.ForeignKey[Any, Any]":
     """Return a foreign key to the user model, whose rows are deleted with the user."""
     defaults = {"verbose_name": _("user"), "on_delete": models.CASCADE, "related_name": "+"}
-    return models.ForeignKey(user_model_name(), **{**defaults, **options})
+    return models.ForeignKey(settings.AUTH_USER_MODEL, **{**defaults, **options})
 
 
 def hash_text(text: str) -> str:

@@ -6,13 +6,13 @@ its user. A person owns it. Without an owner its tokens go on working until they
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import connections, models, transaction
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.conf import user_model_name
 from mcp_django.models.rows import PrimaryManager, create_user_key
 
 MAX_DESCRIPTION_CHARACTERS = 500
@@ -37,7 +37,11 @@ class ServiceAccount(models.Model):
     """User that a program acts as: without a password, and with a person who is responsible for it."""
 
     user: "models.OneToOneField[Any, Any]" = models.OneToOneField(
-        user_model_name(), verbose_name=_("user"), on_delete=models.CASCADE, related_name="+", editable=False
+        settings.AUTH_USER_MODEL,
+        verbose_name=_("user"),
+        on_delete=models.CASCADE,
+        related_name="+",
+        editable=False,
     )
     owner = create_user_key(
         verbose_name=_("owner"),

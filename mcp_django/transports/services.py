@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from django.conf import settings as django_settings
+
 from mcp_django import conf, wiring
 from mcp_django.auth.authentication.authenticator import Authenticator
 from mcp_django.conf.options import Limits
@@ -69,9 +71,9 @@ def build_services(server: Server) -> TransportServices:
         authenticator=get_authenticator(server.alias),
         security=TransportSecurity(
             hosts=conf.allowed_hosts(),
-            trusted_origins=[*conf.csrf_trusted_origins(), *settings.allowed_origins],
+            trusted_origins=[*django_settings.CSRF_TRUSTED_ORIGINS, *settings.allowed_origins],
             cors_origins=settings.cors_allowed_origins,
-            development=conf.is_debug(),
+            development=django_settings.DEBUG,
         ),
         limits=limits,
         lifecycle=lifecycle,

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Final
 
+from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
@@ -36,7 +37,7 @@ def build_authenticator(services: Services, alias: str) -> Authenticator:
     """Build the authenticator of a server from `MCP["AUTH"]`."""
     settings = services.settings
     names = conf.auth_names()
-    is_development = not names and conf.is_debug()
+    is_development = not names and django_settings.DEBUG
     # Without `AUTH`, development serves local clients and bearers of tokens.
     verifier_names = ("token",) if is_development else tuple(name for name in names if name not in ("none", "session"))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
+from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.middleware.locale import LocaleMiddleware
 from django.utils.module_loading import import_string
@@ -83,7 +84,7 @@ def build_server(services: Services, alias: str) -> Server:
         **shared_options,
         atomic=conf.atomic_databases(),
         private_lists=conf.auth_names() not in ((), ("none",)),
-        expose_errors=settings.expose_internal_errors and conf.is_debug(),
+        expose_errors=settings.expose_internal_errors and django_settings.DEBUG,
         conversation_limits=ConversationLimits(**_get_shared_options(ConversationLimits, settings.limits)),
     )
 
@@ -187,7 +188,7 @@ def _get_required_scopes(resources: ResourceRegistry, alias: str, connection: Co
 
 def negotiates_language() -> bool:
     """Return True if the project uses LocaleMiddleware to select the language."""
-    if not conf.uses_i18n():
+    if not django_settings.USE_I18N:
         return False
     return any(isinstance(found, type) and issubclass(found, LocaleMiddleware) for _, found in middleware())
 

@@ -274,8 +274,15 @@ def wrong_imports(path: str, tree: ast.Module) -> Iterator[str]:
             yield f"{line}: {here} may not import {name}"
         elif top in DOORS and not path.startswith(DOORS[top]):
             yield f"{line}: {top} may only be imported by {', '.join(DOORS[top])}"
-        elif name.startswith("django.conf") and not name.startswith("django.conf.urls") and room(path) != "conf":
-            yield f"{line}: only conf reads Django's settings"
+
+
+def wrong_settings(path: str, tree: ast.Module) -> Iterator[str]:
+    """Complain about modules outside `conf` that read the setting `MCP` unparsed."""
+    if room(path) == "conf":
+        return
+    for node in list_nodes(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "MCP" and "settings" in ast.unparse(node.value):
+            yield f"{node.lineno}: only conf reads the setting MCP"
 
 
 def wrong_imports_in_functions(path: str, tree: ast.Module) -> Iterator[str]:
@@ -355,8 +362,13 @@ def complaints(path: str, source: str) -> list[str]:
     """Run every rule over one module."""
     tree = ast.parse(source)
     found = [*wrong_imports(path, tree), *wrong_imports_in_functions(path, tree), *wrong_dates(path, tree)]
-    found += [*wrong_sizes(path, tree, source), *wrong_names(path, tree), *wrong_commit_hooks(path, tree)]
-    found += wrong_call_changes(path, tree)
+    found += [
+        *wrong_sizes(path, tree, source),
+        *wrong_names(path, tree),
+        *wrong_commit_hooks(path, tree),
+        *wrong_settings(path, tree),
+        *wrong_call_changes(path, tree),
+    ]
     return [f"{path}:{complaint}" for complaint in found]
 
 
@@ -401,6 +413,10 @@ def test_tools_that_read_do_not_import_writing() -> None:
     trees = {path: tree for path, _, tree in modules()}
     found = [(path, name) for path in READING_MODULES for _, name in imports(path, trees[path]) if "orm.writes" in name]
     assert found == []
+
+
+def test_only_conf_reads_the_setting_mcp() -> None:
+    assert violations(wrong_settings) == ""
 
 
 def test_hooks_of_transactions_raise_and_log_in_one_way() -> None:
@@ -593,7 +609,11 @@ BROKEN_RULES = (
     ("__init__.py", "from mcp_django.wiring import servers", "__init__ may not import wiring"),
     ("server/calls/call.py", "import orjson", "orjson may only be imported by protocol/"),
     ("orm/schema.py", "from pydantic import BaseModel", "pydantic may only be imported by schema/"),
-    ("auth/authorization/policy.py", "from django.conf import settings", "only conf reads Django's settings"),
+    (
+        "auth/authorization/policy.py",
+        "from django.conf import settings\nX = settings.MCP",
+        "only conf reads the setting",
+    ),
     ("server/calls/call.py", "def f():\n    import json", "import of json inside f()"),
     ("server/calls/call.py", "X = '2025-06-18'", "ask the Revision"),
     ("server/calls/call.py", "X = b'2025-06-18'", "ask the Revision"),
@@ -619,7 +639,8 @@ def test_broken_rules_are_noticed(subtests: pytest.Subtests) -> None:
 ALLOWED = (
     ("server/calls/call.py", "from mcp_django.schema import reading\nfrom mcp_django.protocol import jsonrpc"),
     ("protocol/uri.py", "from urllib.parse import quote\nfrom http import HTTPStatus"),
-    ("conf.py", "from django.conf import settings"),
+    ("conf.py", "from django.conf import settings\nX = settings.MCP"),
+    ("auth/principal.py", "from django.conf import settings\nX = settings.DEBUG"),
     ("schema/reading.py", "def f():\n    import msgspec"),
     ("contrib/memory/mcp_tools.py", "from mcp_django import tool"),
     ("__init__.py", "def __getattr__(name):\n    from importlib import import_module"),

@@ -11,6 +11,7 @@ from hashlib import sha256
 from itertools import chain
 from typing import Any, Final
 
+from django.conf import settings as django_settings
 from django.contrib.auth import get_user, get_user_model
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import DisallowedHost, PermissionDenied
@@ -20,7 +21,6 @@ from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 
-from mcp_django import conf
 from mcp_django.auth.authentication.challenges import build_forbidden
 from mcp_django.auth.authentication.verifiers import UNAVAILABLE_MESSAGE, AuthError, hold_lease
 from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
@@ -45,7 +45,7 @@ class SessionAuthenticator:
 
     def get_session_key(self, request: AuthRequest) -> str | None:
         """Return the session key of the request, or None."""
-        return request.cookies.get(conf.session_cookie_name()) or None
+        return request.cookies.get(django_settings.SESSION_COOKIE_NAME) or None
 
     async def authenticate(self, request: AuthRequest) -> DjangoPrincipal | None:
         """Return the principal of the logged-in user, or None without one.
@@ -91,7 +91,9 @@ class SessionAuthenticator:
     def _load_user(self, request: AuthRequest) -> tuple[Any, str | None]:
         """Return the user, and the reason to refuse the request or None."""
         http_request = _CSRFRequest(request)
-        http_request.session = import_string(f"{conf.session_engine()}.SessionStore")(self.get_session_key(request))
+        http_request.session = import_string(f"{django_settings.SESSION_ENGINE}.SessionStore")(
+            self.get_session_key(request)
+        )
         user: Any = get_user(http_request)
         if not user.is_authenticated or not user.is_active:
             return None, None

@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from django.conf import settings as django_settings
 from django.templatetags.static import PrefixNode
 
-from mcp_django import conf
 from mcp_django.schema import DeclarationError
 
 STATIC: Literal["static"] = "static"
@@ -87,7 +87,7 @@ def parse_csp(where: str, csp: Any) -> CSP:
     for each in fields(CSP):
         if each.name != STATIC and isinstance(getattr(csp, each.name), str):
             raise DeclarationError(f"{where}: csp {each.name} is a list; write [{getattr(csp, each.name)!r}]")
-    for name, origin in csp.iter_invalid_origins(allow_local=conf.is_debug()):
+    for name, origin in csp.iter_invalid_origins(allow_local=django_settings.DEBUG):
         raise DeclarationError(
             f"{where}: csp {name}: {origin!r} is no origin; write https:// and a host, without a path"
         )

@@ -6,10 +6,10 @@ of the package in each language. All data come from results.
 
 from typing import Any
 
+from django.conf import settings as django_settings
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_noop, override
 
-from mcp_django import conf
 from mcp_django.contrib.apps.declaration import MODEL_APP_PREFIX, App
 from mcp_django.server.primitives.base import Tool
 
@@ -86,7 +86,7 @@ def collect_texts() -> dict[str, dict[str, str]]:
     Languages are those in `LANGUAGES`. Untranslated texts are left out.
     """
     found: dict[str, dict[str, str]] = {}
-    for code in dict.fromkeys([conf.language_code(), *conf.list_languages()]):
+    for code in dict.fromkeys([django_settings.LANGUAGE_CODE, *(code for code, _ in django_settings.LANGUAGES)]):
         with override(code):
             texts = {text: translated for text in _TEXTS if (translated := gettext(text)) != text}
         if texts:

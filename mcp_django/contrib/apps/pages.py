@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from django.conf import settings as django_settings
 from django.template.loader import render_to_string, select_template
 
-from mcp_django import conf
 from mcp_django.contrib.apps.declaration import App
 from mcp_django.contrib.apps.model_apps import build_page_data, list_template_names
 from mcp_django.protocol.log_text import get_logger
@@ -88,7 +88,7 @@ class PageCache:
 
     def render_current(self, tool: Tool, app: App) -> str | None:
         """Return the HTML of a page, with DEBUG of the current template."""
-        page = self._render_or_log(tool, app) if conf.is_debug() else self.find(tool, app)
+        page = self._render_or_log(tool, app) if django_settings.DEBUG else self.find(tool, app)
         return None if page is None else page.html
 
     def _render_or_log(self, tool: Tool, app: App) -> Page | None:

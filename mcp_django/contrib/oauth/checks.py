@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from django.apps import apps
+from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Tags, Warning
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
@@ -172,13 +173,14 @@ def check_login() -> Iterator[CheckMessage]:
     """Check that users can log in when a client sends them to this server."""
     if conf.root_urlconf() is None:
         return
+    login_url = str(django_settings.LOGIN_URL)
     try:
-        url = resolve_url(conf.login_url())
+        url = resolve_url(login_url)
         if url.startswith("/"):
             resolve(urlsplit(url).path)
     except (NoReverseMatch, Resolver404):
         yield Warning(
-            f"LOGIN_URL is {conf.login_url()!r}, which does not resolve: users cannot log in to give a client access.",
+            f"LOGIN_URL is {login_url!r}, which does not resolve: users cannot log in to give a client access.",
             hint='Set it to a login page, or serve one, such as path("accounts/", include("django.contrib.auth.urls")) '
             "with a template registration/login.html.",
             id="mcp_django.W034",

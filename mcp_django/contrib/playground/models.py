@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from django.conf import settings as django_settings
 from django.contrib.admin.models import LogEntry
 from django.utils.translation import gettext_lazy as _
 
@@ -39,4 +40,4 @@ get_playground_settings = conf.register_settings("PLAYGROUND", PlaygroundSetting
 def is_playground_enabled() -> bool:
     """Return True if the playground exists: with DEBUG, or where the setting says so."""
     enabled = get_playground_settings().enabled
-    return conf.is_debug() if enabled is None else enabled
+    return django_settings.DEBUG if enabled is None else enabled

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from asgiref.sync import AsyncToSync, SyncToAsync
+from django.conf import settings as django_settings
 from django.conf.urls.i18n import is_language_prefix_patterns_used
 from django.http import HttpRequest
 from django.urls import set_script_prefix
@@ -85,4 +86,4 @@ def _negotiate_language(header: bytes) -> str | None:
     request = HttpRequest()
     request.META["HTTP_ACCEPT_LANGUAGE"] = header.decode("latin-1")
     language = translation.get_language_from_request(request)
-    return None if language == conf.language_code() else language
+    return None if language == django_settings.LANGUAGE_CODE else language

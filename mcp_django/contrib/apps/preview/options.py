@@ -4,11 +4,11 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from django.conf import settings as django_settings
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 
-from mcp_django import conf
 from mcp_django.conf import register_settings
 from mcp_django.templatetags.mcp_overview import OverviewLink
 
@@ -37,7 +37,7 @@ get_settings = register_settings("APPS_PREVIEW", PreviewSettings)
 
 def is_enabled() -> bool:
     """Return True if the page exists."""
-    return conf.is_debug() or get_settings().permission is not None
+    return django_settings.DEBUG or get_settings().permission is not None
 
 
 def may_preview(user: Any) -> bool:
@@ -45,7 +45,7 @@ def may_preview(user: Any) -> bool:
     permission = get_settings().permission
     if permission is not None:
         return bool(user.is_active and user.has_perm(permission))
-    return conf.is_debug() and bool(user.is_active and user.is_staff)
+    return django_settings.DEBUG and bool(user.is_active and user.is_staff)
 
 
 def find_preview_link(request: HttpRequest) -> OverviewLink | None:

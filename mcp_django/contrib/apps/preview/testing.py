@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
 
+from django.conf import settings as django_settings
 from django.test import Client
 from django.urls import reverse
-
-from mcp_django import conf
 
 if TYPE_CHECKING:
     from playwright.sync_api import FrameLocator, Page
@@ -40,7 +39,7 @@ class AppPage:
         if user is not None:
             client = Client()
             client.force_login(user)
-            name = conf.session_cookie_name()
+            name = django_settings.SESSION_COOKIE_NAME
             page.context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": url}])
 
     @property
