@@ -67,7 +67,7 @@ def _find_key_path(model: Any, name: str) -> str:
 
 
 class BaseAdmin(LinkedLookups, admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
-    """Admin with switches for rights that nobody has.
+    """ModelAdmin whose rights to add, change and delete can be switched off.
 
     In `search_fields`, "user" stands for the name of the user.
     """

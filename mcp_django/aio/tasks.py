@@ -8,8 +8,6 @@ import contextvars
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar, TypeVarTuple
 
-from asgiref.sync import _restore_context
-
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -34,15 +32,6 @@ def call_threadsafe(loop: asyncio.AbstractEventLoop, callback: Callable[[*Ts], o
     except RuntimeError:
         return False
     return True
-
-
-def move_context(context: contextvars.Context) -> None:
-    """Set the values of `context` in the current context, which may be the same, on this thread.
-
-    An `asgiref.local.Local`, such as Django's active language, hides the values that another thread has set, until they
-    are moved. Asgiref moves them only when it switches between threads itself.
-    """
-    _restore_context(context)
 
 
 async def wait_for_event(event: asyncio.Event, timeout: float) -> bool:

@@ -10,11 +10,10 @@ import os
 import threading
 import weakref
 from collections.abc import Coroutine
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from typing import Any, Protocol, TypeVar
 
-from asgiref.sync import SyncToAsync
-
+from mcp_django.aio.asgiref_internals import clear_executor
 from mcp_django.aio.loop_local import find_running_loop
 
 T = TypeVar("T")
@@ -112,8 +111,7 @@ def run_for_client(
     # Copy the caller's context except its thread-sensitive thread, which blocks here. The coroutine would deadlock on
     # it, for example in ORM calls.
     context = copy_context()
-    thread_context: ContextVar[Any] = SyncToAsync.thread_sensitive_context
-    context.run(thread_context.set, None)
+    clear_executor(context)
     future = context.run(asyncio.run_coroutine_threadsafe, coroutine, loop)
 
     try:

@@ -177,6 +177,8 @@ DOORS = {
 }
 REVISION = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 COMMIT_HOOKS = "models/commit_hooks.py"
+ASGIREF_INTERNALS = "aio/asgiref_internals.py"
+ASGIREF_NAMES = {"async_to_sync", "iscoroutinefunction", "markcoroutinefunction", "sync_to_async"}
 MAX_MODULES_IN_A_FOLDER = 15
 VAGUE = {"common", "helper", "helpers", "misc", "mixin", "mixins", "util", "utils"}
 MIN_MODULE_LINES, MAX_MODULE_LINES = 40, 500
@@ -305,6 +307,17 @@ def wrong_imports_in_functions(path: str, tree: ast.Module) -> Iterator[str]:
                     yield f"{node.lineno}: import of {name} inside {function.name}()"
 
 
+def wrong_asgiref(path: str, tree: ast.Module) -> Iterator[str]:
+    """Complain about undocumented names of asgiref outside the one module that a new version can break."""
+    if path == ASGIREF_INTERNALS:
+        return
+    for node in list_nodes(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("asgiref"):
+            for alias in node.names:
+                if alias.name not in ASGIREF_NAMES:
+                    yield f"{node.lineno}: {alias.name} of asgiref; use {ASGIREF_INTERNALS}"
+
+
 def wrong_commit_hooks(path: str, tree: ast.Module) -> Iterator[str]:
     """Complain about hooks of transactions beside the one module that raises and logs their errors."""
     if path == COMMIT_HOOKS:
@@ -368,6 +381,7 @@ def complaints(path: str, source: str) -> list[str]:
         *wrong_commit_hooks(path, tree),
         *wrong_settings(path, tree),
         *wrong_call_changes(path, tree),
+        *wrong_asgiref(path, tree),
     ]
     return [f"{path}:{complaint}" for complaint in found]
 
@@ -413,6 +427,10 @@ def test_tools_that_read_do_not_import_writing() -> None:
     trees = {path: tree for path, _, tree in modules()}
     found = [(path, name) for path in READING_MODULES for _, name in imports(path, trees[path]) if "orm.writes" in name]
     assert found == []
+
+
+def test_one_module_uses_the_internals_of_asgiref() -> None:
+    assert violations(wrong_asgiref) == ""
 
 
 def test_only_conf_reads_the_setting_mcp() -> None:
@@ -624,6 +642,7 @@ BROKEN_RULES = (
     ("server/calls/call.py", "class ToolMixin: ...", "is a mixin"),
     ("server/batch.py", "work.call.meta = {}", "calls are immutable"),
     ("server/batch.py", "self._call.connection = None", "calls are immutable"),
+    ("auth/principal.py", "from asgiref.sync import SyncToAsync", "SyncToAsync of asgiref"),
     ("auth/principal.py", "from django.db import transaction\ntransaction.on_commit(f, robust=True)", "call_on_commit"),
 )
 

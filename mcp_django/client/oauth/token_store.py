@@ -5,7 +5,6 @@ worker claims the row before it renews the tokens. Only that worker sends the re
 A server that receives a refresh token twice revokes the whole grant (RFC 9700, section 4.14).
 """
 
-import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -13,11 +12,12 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, ParamSpec, TypeVar
 
-from asgiref.sync import AsyncToSync, sync_to_async
+from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 from django.db.models import F, Q
 from django.utils import timezone
 
+from mcp_django.aio.asgiref_internals import is_async_to_sync_loop
 from mcp_django.client.oauth.crypto import hash_parts, seal, unseal
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.crypto import UnsealError
@@ -216,8 +216,7 @@ async def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.
     On a loop of `async_to_sync` it runs on the waiting thread, and shares its connection and transaction. Otherwise it
     runs on a separate thread, because this call may block the caller's thread.
     """
-    loops = AsyncToSync.loop_thread_executors
-    if loops and asyncio.get_running_loop() in loops:
+    if is_async_to_sync_loop():
         return await sync_to_async(function, thread_sensitive=True)(*args, **kwargs)
     return await sync_to_async(_with_connections(function), thread_sensitive=False)(*args, **kwargs)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
+from mcp_django.aio.asgiref_internals import is_async_to_sync_loop
 from mcp_django.protocol.errors import InternalError, MCPError
 from mcp_django.protocol.jsonrpc import Request
 from mcp_django.protocol.log_text import get_logger
@@ -20,7 +21,6 @@ from mcp_django.runtime.calls.background import BackgroundJobRunner
 from mcp_django.runtime.calls.call_limiter import CallCounter
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE, Lifecycle
 from mcp_django.runtime.streams.replay_buffer import STALLED_CLIENT_MESSAGE, ReplayBuffer, ReplayReader
-from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 from mcp_django.server.calls.background import run_background_jobs
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.message_queue import MessageSink, Outbox

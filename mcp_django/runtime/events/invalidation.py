@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
+from mcp_django.aio.asgiref_internals import is_async_to_sync_loop
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.runtime.events.event_log import Event, EventDraft
 from mcp_django.runtime.events.follower import EventHandler
 from mcp_django.runtime.events.publisher import EventPublisher
 from mcp_django.runtime.events.shared_subscription import SharedSubscription
-from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 
 CHECK_INTERVAL_SECONDS = 10.0
 """Seconds between two checks whether the subscription is still needed."""

@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from mcp_django.aio.tasks import move_context
+from mcp_django.aio.asgiref_internals import move_context
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.threads.lease import ThreadAssignment, ThreadLease
 from mcp_django.runtime.threads.pool import exit_callbacks

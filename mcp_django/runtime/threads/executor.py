@@ -15,10 +15,17 @@ from contextvars import Token
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
+from asgiref.sync import sync_to_async
 from django.db import connections
 from django.db.models import QuerySet
 
+from mcp_django.aio.asgiref_internals import (
+    ExecutorContext,
+    find_executor_context,
+    is_async_to_sync_loop,
+    reset_executor_context,
+    set_executor_context,
+)
 from mcp_django.aio.loop_local import LoopLocal, find_running_loop
 from mcp_django.aio.tasks import start_task
 from mcp_django.protocol.log_text import get_logger
@@ -225,37 +232,13 @@ def _log_failure(task: "asyncio.Task[Any]") -> None:
         logger.warning("A function failed after the cancellation of its caller: %r", problem)
 
 
-class _CallContext(ThreadSensitiveContext):
-    """asgiref's context for code that shares one thread, with its lease.
-
-    It is set by hand, because entering it the documented way costs four times as much. This also hides the executor of
-    a surrounding `async_to_sync`. A call in a context of its own has none; elsewhere it is the correct executor.
-    """
-
-    def __init__(self, lease: ThreadLease) -> None:
-        super().__init__()
-        self.lease = lease
-
-    def __bool__(self) -> bool:
-        """Register the lease as executor and return True.
-
-        asgiref evaluates this before it searches the executor of the context. Registering the lease only then halves
-        the cost of calls that never need a thread, which are the majority.
-        """
-        executors = SyncToAsync.context_to_thread_executor
-        if self not in executors:
-            executors[self] = self.lease
-        return True
-
-
 class CallLease(ThreadLease):
     """Lease of one call, referenced by the call's context until it is closed."""
 
     def __init__(self, find_pool: Callable[[], ThreadPool], is_single: bool = False) -> None:
         self._find_pool = find_pool
         self._is_single = is_single
-        context = _CallContext(self)
-        self._token: Token[ThreadSensitiveContext] | None = _CONTEXT_VARIABLE.set(context)
+        self._token: Token[Any] | None = set_executor_context(ExecutorContext(self))
 
     def close(self) -> None:
         """Close the lease; the thread returns to the pool when it is idle."""
@@ -264,7 +247,7 @@ class CallLease(ThreadLease):
         self._token = None
         if token is not None:
             try:
-                _CONTEXT_VARIABLE.reset(token)
+                reset_executor_context(token)
             except ValueError:
                 pass  # closed by the garbage collector in another context; the variable's context is gone
 
@@ -281,23 +264,14 @@ class NullLease:
 
 
 _NULL_LEASE: Final = NullLease()
-_CONTEXT_VARIABLE: Final = SyncToAsync.thread_sensitive_context
 
 
 def _get_current_lease() -> ThreadLease | None:
-    context = _CONTEXT_VARIABLE.get(None)
-    if type(context) is not _CallContext or context.lease.is_closed:
+    context = find_executor_context()
+    if context is None:
         return None
-    return context.lease
-
-
-def is_async_to_sync_loop() -> bool:
-    """Return True if the running loop belongs to `async_to_sync`.
-
-    Such a loop ends with the code that waits for it.
-    """
-    loops = AsyncToSync.loop_thread_executors
-    return bool(loops) and asyncio.get_running_loop() in loops
+    lease = cast(ThreadLease, context.executor)
+    return None if lease.is_closed else lease
 
 
 def _run_function(

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from asgiref.sync import SyncToAsync
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from mcp_django.aio.asgiref_internals import forget_loop_of_thread
 from mcp_django.runtime.threads.pool import (
     PoolThread,
     ThreadPool,
@@ -112,8 +112,7 @@ class ThreadAssignment:
         clean_thread(is_cancelled)
         guard.is_closed = False
         guard.attempt = None
-        # asgiref stores the loop in the thread: this would keep the loop alive, and with it the pool.
-        vars(SyncToAsync.threadlocal).clear()
+        forget_loop_of_thread()  # which would keep the loop alive, and with it the pool
         self.pool.release(self.thread)
 
 

@@ -30,7 +30,7 @@ QueuedFunction = Callable[[], None]
 thread_state = threading.local()
 """State of the current thread.
 
-`gate`: the `StatementGuard` of its database connections, if any; `parking`: its current `BlockingWait`.
+`guard`: the `StatementGuard` of its database connections, if any; `blocking_wait`: its current `BlockingWait`.
 """
 
 

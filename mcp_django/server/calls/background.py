@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcp_django.aio.tasks import move_context
+from mcp_django.aio.asgiref_internals import move_context
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.callables import run_callable
 from mcp_django.server.calls.log_sanitizer import get_target_label, sanitize_label

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any
 
-from mcp_django.aio.tasks import move_context
+from mcp_django.aio.asgiref_internals import move_context
 from mcp_django.schema import DeclarationError, find_injected, inspect_callable
 from mcp_django.server.callables import is_async_generator, is_sync_generator, run_callable
 from mcp_django.server.injection.parameters import Depends, InjectedParameters, is_injected

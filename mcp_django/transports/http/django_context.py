@@ -6,12 +6,9 @@ MIDDLEWARE, so the context is empty there. It negotiates the language from Accep
 projects that use it. The time zone is then the default of the project.
 """
 
-import asyncio
 from contextvars import Context, copy_context
 from functools import lru_cache
-from typing import Any
 
-from asgiref.sync import AsyncToSync, SyncToAsync
 from django.conf import settings as django_settings
 from django.conf.urls.i18n import is_language_prefix_patterns_used
 from django.http import HttpRequest
@@ -19,6 +16,7 @@ from django.urls import set_script_prefix
 from django.utils import translation
 
 from mcp_django import conf
+from mcp_django.aio.asgiref_internals import detach_from_request
 from mcp_django.protocol.headers import Headers
 from mcp_django.wiring import negotiates_language
 
@@ -31,21 +29,8 @@ MAX_LANGUAGE_HEADER_BYTES = 501
 def copy_request_context() -> Context:
     """Return a copy of the context of the calling view, for a call that may outlive its request."""
     context = copy_context()
-    context.run(_detach_from_request)
+    context.run(detach_from_request)
     return context
-
-
-def _detach_from_request() -> None:
-    """Remove asgiref's executors of the request, which end with it, from the current context."""
-    unset: Any = None
-    SyncToAsync.thread_sensitive_context.set(unset)
-    AsyncToSync.async_single_thread_context.set(unset)
-    SyncToAsync.deadlock_context.set(False)
-    # A loop may belong to one thread (WSGI, Django's tests), and sync middleware blocks that thread while it waits for
-    # this view. Only its own executor can run work there. When the middleware has returned, asgiref falls back to the
-    # other executor of the thread (CurrentThreadExecutor.submit).
-    if asyncio.get_running_loop() not in AsyncToSync.loop_thread_executors:
-        AsyncToSync.executors.current = None
 
 
 class DjangoContext:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mcp_django.aio.asgiref_internals import is_async_to_sync_loop
 from mcp_django.aio.clock import monotonic
 from mcp_django.aio.tasks import call_threadsafe, start_task, start_timer, wait_for_event
 from mcp_django.contrib.tasks.attempts.blocked_loops import BlockedLoops
@@ -19,7 +20,6 @@ from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.contrib.tasks.rows.database import AVAILABILITY
 from mcp_django.protocol.log_text import get_logger
-from mcp_django.runtime.threads.executor import is_async_to_sync_loop
 from mcp_django.runtime.threads.pool import clean_thread
 
 logger = get_logger("mcp_django.tasks")
