@@ -72,8 +72,9 @@ format: environment ## format the code and mend what can be mended
 messages: environment ## extract the texts to translate, and update and compile the catalogues; ARGS="--add it" starts one
 	@$(python) scripts/messages.py $(ARGS)
 
-reference: environment ## write the generated pages of docs/reference
+reference: environment ## write the generated pages of docs/reference, and the picture of the layers
 	@$(python) -m scripts.reference $(ARGS)
+	@$(python) -m tests.repository.layer_picture
 
 docs: PORT ?= 8001
 docs: environment ## build the documentation and serve it on http://127.0.0.1:$PORT (8001)

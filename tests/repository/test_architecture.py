@@ -582,13 +582,6 @@ def test_every_room_of_the_table_is_in_the_design() -> None:
     assert documented - rooms - sub_packages == set(), "docs/design/map.md names rooms that do not exist"
 
 
-def test_the_diagram_of_the_layers_is_the_table() -> None:
-    page = (ROOT / "docs" / "design" / "index.md").read_text(encoding="utf-8")
-    drawn = re.findall(r'\bL(\d+)\["([^"]+)"\]', page)
-    assert [int(number) for number, _ in drawn] == list(range(1, len(LAYERS) + 1))
-    assert tuple(set(rooms.split(", ")) for _, rooms in drawn) == LAYERS
-
-
 def test_the_package_has_one_context_variable_at_most() -> None:
     found = [place for path, source, _ in modules() for place in context_variables(path, source)]
     assert len(found) <= 1, "handlers are given their context; one variable holds the current call, for the log"
