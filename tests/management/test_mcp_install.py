@@ -376,14 +376,44 @@ def test_codex_comments_stay(home: Path) -> None:
     assert tomllib.loads(path.read_text()) == tomllib.loads(before + after)
 
 
-def test_a_toml_file_in_which_text_looks_like_the_table_is_left_alone(home: Path) -> None:
+def test_text_that_looks_like_the_table_stays(home: Path) -> None:
     path = home / FILES["codex"]
     path.parent.mkdir(parents=True)
-    content = '[mcp_servers.shop]\ncommand = "x"\n[other]\nx = """\n[mcp_servers.shop]\n"""\n'
+    rest = '[other]\nx = """\n[mcp_servers.shop]\n"""\n'
+    path.write_text(f'[mcp_servers.shop]\ncommand = "x"\n{rest}')
+    install("codex", "--write", "--name", "shop")
+    assert path.read_text().startswith(rest)
+    install("codex", "--remove", "--name", "shop")
+    assert path.read_text().rstrip() == rest.rstrip()
+
+
+def test_a_toml_file_whose_notation_prevents_the_change_is_left_alone(home: Path) -> None:
+    path = home / FILES["codex"]
+    path.parent.mkdir(parents=True)
+    content = 'mcp_servers = { other = { command = "x" } }\n'
     path.write_text(content)
     with pytest.raises(CommandError, match="could not be changed safely"):
         install("codex", "--write", "--name", "shop")
     assert path.read_text() == content
+
+
+def test_comments_after_a_table_belong_to_the_next_one() -> None:
+    table, rest = "[s.n]\na = 1 # ours\n[s.n.env]\nb = 2\n", "\n# hers\n[next] # too\nc = 0x10\n"
+    assert toml_text.drop(table + rest, "s", "n") == rest
+    assert toml_text.put(table + rest, "s", "n", {"a": "b"}) == f'{rest}\n[s.n]\na = "b"\n'
+
+
+def test_dotted_keys_and_line_ends_stay() -> None:
+    text = "[s]\r\nother.a = 1 # first\r\n\r\n[x]\r\n"
+    changed = toml_text.put(text, "s", "n", {"a": ["b"]})
+    assert changed == f'{text}\r\n[s.n]\r\na = ["b"]\r\n'
+    assert toml_text.drop(changed, "s", "n").rstrip() == text.rstrip()
+
+
+def test_without_tomlkit_the_command_names_the_extra(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toml_text, "IS_INSTALLED", False)
+    with pytest.raises(CommandError, match=r"mcp-django-channels\[codex\]"):
+        install("codex", "--write")
 
 
 def test_line_ends_and_marks_stay(home: Path, subtests: pytest.Subtests) -> None:

@@ -172,6 +172,7 @@ DOORS = {
     # The guest declares its tools as projects do; the SDK's metadata of clients has pydantic's URLs.
     "pydantic": ("schema/", "contrib/memory/mcp_tools", "client/oauth/discovery"),
     "rest_framework": ("contrib/rest/",),
+    "tomlkit": ("management/client_config/toml_text",),
     "websockets": ("client/",),
     "yaml": ("contrib/openapi/document/document", "schema/frontmatter"),
 }

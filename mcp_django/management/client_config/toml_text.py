@@ -1,17 +1,29 @@
-"""Changes of one table in TOML text; everything else is preserved."""
+"""Changes of one table in TOML text. tomlkit keeps the style and the comments of everything else.
 
-import json
+It needs tomlkit (`pip install mcp-django-channels[codex]`).
+"""
+
 import re
 import tomllib
+from collections.abc import Mapping
 from typing import Any
 
-_HEADER = re.compile(r"^[ \t]*\[")
-_COMMENT_OR_BLANK = re.compile(r"^[ \t]*(#|$)")
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+try:
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+    from tomlkit.items import Comment, Table, Whitespace
+except ImportError:
+    IS_INSTALLED = False
+else:
+    IS_INSTALLED = True
+
+UNSAFE_MESSAGE = "it is written so that it could not be changed safely"
+_PLACEHOLDER = "removed_by_mcp_install"
+_PLACEHOLDER_TABLE = re.compile(rf"^[ \t]*\[[^\n]*\n{_PLACEHOLDER} = true\r?\n", re.MULTILINE)
 
 
 def put(text: str, section: str, name: str, entry: dict[str, Any]) -> str:
-    """Return `text` with `entry` as the table `section.name`.
+    """Return `text` with `entry` as the table `section.name`, at its end.
 
     Raises ValueError for invalid TOML, or for a notation that prevents the change.
     """
@@ -21,8 +33,9 @@ def put(text: str, section: str, name: str, entry: dict[str, Any]) -> str:
     remaining = _remove_table(text, section, name) if name in _get_table(data, section) else text
     if remaining.strip():
         remaining = remaining.rstrip("\r\n") + newline * 2
-    changed = remaining + _dump(section, name, entry).replace("\n", newline)
-    return _check_change(changed, expected)
+    servers = tomlkit.table(is_super_table=True)
+    servers.add(name, _build_table(entry))
+    return _check_change(remaining + tomlkit.dumps({section: servers}).replace("\n", newline), expected)
 
 
 def drop(text: str, section: str, name: str) -> str:
@@ -51,19 +64,6 @@ def _loads(text: str) -> dict[str, Any]:
         raise ValueError("it is nested too deeply") from None
 
 
-def _check_change(changed: str, expected: dict[str, Any], may_be_empty: str = "") -> str:
-    """Check the content of the changed text, so that a bug cannot lose data."""
-    try:
-        parsed = _loads(changed)
-    except ValueError as problem:
-        raise ValueError("it is written so that it could not be changed safely") from problem
-    if may_be_empty and not parsed.get(may_be_empty, True):
-        del parsed[may_be_empty]
-    if parsed != expected:
-        raise ValueError("it is written so that it could not be changed safely")
-    return changed
-
-
 def _get_table(data: dict[str, Any], section: str) -> dict[str, Any]:
     table = data.get(section, {})
     if not isinstance(table, dict):
@@ -71,61 +71,55 @@ def _get_table(data: dict[str, Any], section: str) -> dict[str, Any]:
     return table
 
 
+def _build_table(entry: Mapping[str, Any]) -> Any:
+    """Return a table with a subtable for each mapping, which come last."""
+    table = tomlkit.table()
+    for key, value in sorted(entry.items(), key=lambda item: isinstance(item[1], Mapping)):
+        table.add(key, _build_table(value) if isinstance(value, Mapping) else value)
+    return table
+
+
 def _remove_table(text: str, section: str, name: str) -> str:
-    """Remove the lines of a table and its subtables.
-
-    The comments before the next table are kept.
-    """
-    kept_lines: list[str] = []
-    pending_lines: list[str] = []
-    is_in_table = False
-
-    for line in text.splitlines(keepends=True):
-        if _HEADER.match(line):
-            is_table_header = _is_header_of(line, section, name)
-            if not is_table_header:
-                kept_lines += pending_lines
-            pending_lines, is_in_table = [], is_table_header
-        if not is_in_table:
-            kept_lines.append(line)
-        elif _COMMENT_OR_BLANK.match(line.rstrip("\r\n")):
-            pending_lines.append(line)
-        else:
-            pending_lines = []
-    return "".join(kept_lines)
-
-
-def _is_header_of(line: str, section: str, name: str) -> bool:
+    """Remove a table with its subtables. The comments after it belong to the next table, and are kept."""
     try:
-        data = _loads(line)
-    except ValueError:
-        return False
-    tables = data.get(section)
-    return isinstance(tables, dict) and list(tables) == [name]
+        document: Any = tomlkit.parse(text)
+        comments = _list_last_comments(document[section][name])
+        del document[section][name]
+        if not isinstance(document[section], Table) or not comments:
+            return tomlkit.dumps(document)
+
+        # A table with the comments takes its place, and is cut from the text without them.
+        document = tomlkit.parse(text)
+        placeholder = tomlkit.table()
+        placeholder.add(_PLACEHOLDER, True)
+        for comment in comments:
+            placeholder.add(comment)
+        document[section][name] = placeholder
+        return _PLACEHOLDER_TABLE.sub("", tomlkit.dumps(document))
+    except (RecursionError, TOMLKitError) as problem:
+        raise ValueError(UNSAFE_MESSAGE) from problem
 
 
-def _dump(section: str, name: str, entry: dict[str, Any]) -> str:
-    path = f"{section}.{_format_key(name)}"
-    lines = [f"[{path}]"]
-    lines += [
-        f"{_format_key(key)} = {_format_value(value)}" for key, value in entry.items() if not isinstance(value, dict)
-    ]
-    for key, value in entry.items():
-        if isinstance(value, dict):
-            lines += [
-                "",
-                f"[{path}.{_format_key(key)}]",
-                *(f"{_format_key(inner)} = {_format_value(it)}" for inner, it in value.items()),
-            ]
-    return "\n".join(lines) + "\n"
+def _list_last_comments(item: Any) -> list[Any]:
+    """Return the comments and blank lines after the last value of a table, and of its last subtable."""
+    if not isinstance(item, Table):
+        return []
+    found: list[Any] = []
+    for _, part in reversed(item.value.body):
+        if not isinstance(part, Comment | Whitespace):
+            return [*_list_last_comments(part), *reversed(found)]
+        found.append(part)
+    return list(reversed(found))
 
 
-def _format_key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else _format_value(key)
-
-
-def _format_value(value: str | list[str]) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_format_value, value))}]"
-    # Basic strings have the escapes of JSON, and one more character to escape (TOML 1.0, String).
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _check_change(changed: str, expected: dict[str, Any], may_be_empty: str = "") -> str:
+    """Check the content of the changed text, so that no bug can lose data."""
+    try:
+        parsed = _loads(changed)
+    except ValueError as problem:
+        raise ValueError(UNSAFE_MESSAGE) from problem
+    if may_be_empty and not parsed.get(may_be_empty, True):
+        del parsed[may_be_empty]
+    if parsed != expected:
+        raise ValueError(UNSAFE_MESSAGE)
+    return changed

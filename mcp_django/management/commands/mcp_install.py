@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 
 from mcp_django.conf import get_settings
 from mcp_django.conf.options import ServerSettings
+from mcp_django.management.client_config import toml_text
 from mcp_django.management.client_config.agent_skill import (
     SKILL_NAME,
     ChangedSkill,
@@ -82,6 +83,10 @@ class Command(CleanCommand):
         if options["skills"]:
             self._change_skill(client, options)
             return
+        if client.format == "toml" and not toml_text.IS_INSTALLED:
+            raise CommandError(
+                f"The file of {client.title} is in TOML, which needs tomlkit: pip install 'mcp-django-channels[codex]'"
+            )
         if options["remove"]:
             self._remove(client, name, path)
             return
