@@ -1,6 +1,7 @@
 """Form of an entry: with what was typed, with the arguments of a link, or as it starts."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from django.http import HttpRequest
@@ -9,6 +10,7 @@ from django.utils.translation import gettext as _
 from mcp_django.contrib.playground.forms.schema_forms import ArgumentsForm, build_filled_form, read_json
 from mcp_django.contrib.playground.links import InvalidLink, read_linked_arguments
 from mcp_django.contrib.playground.messages import format_json
+from mcp_django.contrib.playground.page_state import PageState
 from mcp_django.contrib.playground.primitives import ListedPrimitive
 
 
@@ -16,26 +18,27 @@ class InvalidArguments(ValueError):
     """Arguments that cannot be sent; the text has the reason."""
 
 
-def build_form_context(
+def build_form_state(
     request: HttpRequest, entry: ListedPrimitive, query: Mapping[str, str], *, is_typed: bool
-) -> dict[str, Any]:
+) -> PageState:
     """Return the form of an entry for the page. `query` is that of its URL.
 
     Arguments of a link that no form can show are JSON.
     """
     schema = entry.build_schema()
-    context: dict[str, Any] = {"schema": format_json(schema)}
+    state = PageState(schema=format_json(schema))
     if is_typed:
-        return context | {"form": ArgumentsForm(schema, request.POST)}
+        return replace(state, form=ArgumentsForm(schema, request.POST))
 
     try:
         linked = read_linked_arguments(request, query)
     except InvalidLink as problem:
-        return context | {"form": _fill(schema, entry.get_start()), "error": str(problem)}
+        return replace(state, form=_fill(schema, entry.get_start()), error=str(problem))
     form = _fill(schema, linked or entry.get_start())
-    if linked and not form.is_bound:
-        context["error"] = _("The form cannot show these arguments. They are below as JSON.")
-    return context | {"form": form} | ({"arguments": format_json(linked)} if linked else {})
+    if not linked:
+        return replace(state, form=form)
+    error = None if form.is_bound else _("The form cannot show these arguments. They are below as JSON.")
+    return replace(state, form=form, error=error, arguments=format_json(linked))
 
 
 def parse_arguments(text: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.playground.messages import format_json, send
+from mcp_django.contrib.playground.page_state import PageState
 from mcp_django.protocol.skills import InvalidSkill, SkillManifest, find_file_uris, parse_entry
 from mcp_django.schema.skill_files import decode_contents, verify_skill_file
 
@@ -33,15 +34,15 @@ class SkillFileRow:
     is_chosen: bool = False
 
 
-def build_skill_context(
+def build_skill_state(
     alias: str, principal: DjangoPrincipal, entry: Mapping[str, Any], query: Mapping[str, str], chosen: str
-) -> dict[str, Any]:
+) -> PageState:
     """Return the files of a skill for the page; the chosen one is read, or all for `ALL_FILES`."""
-    context: dict[str, Any] = {"skill_entry": format_json(entry)}
+    details: dict[str, Any] = {"skill_entry": format_json(entry)}
     try:
         _uri, manifest = parse_entry(entry)
     except InvalidSkill as problem:
-        return context | {"error": _("This skill is invalid: %(problem)s") % {"problem": problem}}
+        return PageState(details=details, error=_("This skill is invalid: %(problem)s") % {"problem": problem})
 
     uris = find_file_uris(entry)
     rows = _build_rows(manifest, uris, query)
@@ -49,11 +50,12 @@ def build_skill_context(
         row.is_chosen = row.path == chosen
         if row.is_chosen or chosen == ALL_FILES:
             _read_file(alias, principal, manifest, row, uris[row.path])
-    return context | {
+    details |= {
         "skill_files": rows,
         "skill_is_dynamic": manifest.files is None,
         "verify_url": f"?{urlencode({**query, FILE_PARAMETER: ALL_FILES})}",
     }
+    return PageState(details=details)
 
 
 def _build_rows(manifest: SkillManifest, uris: Mapping[str, str], query: Mapping[str, str]) -> list[SkillFileRow]:

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import include, path, reverse
 
-from mcp_django.contrib.playground import admin as playground_admin
+from mcp_django.contrib.playground import acts
 from mcp_django.contrib.skills import Skills
 from tests.contrib.playground.test_playground import PAGE, log_in
 from tests.interaction import panels
@@ -119,7 +119,7 @@ def test_an_app_opens_in_the_preview_which_acts_as_the_operator(
     page = open_page(browser, panels.HERE, "tools", names[0]).content.decode()
     assert "/preview/" not in page
     assert "Its app is shown below the result." in page
-    monkeypatch.setattr(playground_admin, "can_host_apps", lambda: False)
+    monkeypatch.setattr(acts, "can_host_apps", lambda: False)
     page = open_page(browser, panels.HERE, "tools", names[0]).content.decode()
     assert "if mcp_django.contrib.apps is installed" in page
     assert "host.js" not in page

@@ -4,7 +4,7 @@ Two fragments keep an open page fresh: `running` is cheap and fetched often, `fi
 Each consists of parts, which the page has in its own order.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpR
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
+from django.utils.http import urlencode
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
@@ -46,6 +47,23 @@ from mcp_django.contrib.control_room.pages.time_spans import SPANS, TimeSpan, ge
 from mcp_django.models import Access, ClientHealth, PersonalAccessToken, Session
 
 MAX_SHOWN_TARGETS = 200
+
+
+class RoomQuery(NamedTuple):
+    """Time span and server of a page. As text, it is the query of a URL."""
+
+    span: TimeSpan
+    server: str
+    """Alias; empty for all servers."""
+
+    @classmethod
+    def read(cls, request: HttpRequest) -> "RoomQuery":
+        """Return those of a request. An unknown server counts as none."""
+        server = request.GET.get("server", "")
+        return cls(get_span(request.GET.get("span")), server if server in wiring.list_aliases() else "")
+
+    def __str__(self) -> str:
+        return urlencode({"span": self.span.name, **({"server": self.server} if self.server else {})})
 
 
 @admin.register(ControlRoom)
@@ -129,12 +147,9 @@ class ControlRoomAdmin(BaseAdmin):
             raise PermissionDenied
         call = mark_cancelled(request.POST.get("key", ""))
         if call is None:
-            self.message_user(request, _("The call has ended already."), messages.WARNING)
-        else:
-            log_act(request, ControlRoom, f"{call} ({call.principal})", "Cancelled.")
-            self.message_user(request, _("The call %s will be cancelled.") % call, messages.SUCCESS)
-        query = self.build_room_context(request)["query"]
-        return HttpResponseRedirect(f"{self.get_url('changelist')}?{query}")
+            return self._return_to_room(request, _("The call has ended already."), messages.WARNING)
+        log_act(request, ControlRoom, f"{call} ({call.principal})", "Cancelled.")
+        return self._return_to_room(request, _("The call %s will be cancelled.") % call, messages.SUCCESS)
 
     def has_cancel_permission(self, request: HttpRequest) -> bool:
         """Return True if the user may cancel calls."""
@@ -150,11 +165,9 @@ class ControlRoomAdmin(BaseAdmin):
         ends_mute = request.POST.get("act") == "unmute"
         alert = change_mute(request.POST.get("alert", ""), ends_mute=ends_mute)
         if alert is None:
-            self.message_user(request, _("The alert has changed meanwhile."), messages.WARNING)
-        else:
-            log_act(request, ControlRoom, str(alert), UNMUTED_MESSAGE if ends_mute else MUTED_MESSAGE)
-        query = self.build_room_context(request)["query"]
-        return HttpResponseRedirect(f"{self.get_url('changelist')}?{query}")
+            return self._return_to_room(request, _("The alert has changed meanwhile."), messages.WARNING)
+        log_act(request, ControlRoom, str(alert), UNMUTED_MESSAGE if ends_mute else MUTED_MESSAGE)
+        return self._return_to_room(request)
 
     def end_stream_view(self, request: HttpRequest) -> HttpResponse:
         """Ask whether to end a stream without a session; on POST, end it in whichever process it is."""
@@ -196,26 +209,23 @@ class ControlRoomAdmin(BaseAdmin):
         context = self.build_room_context(request, title=title, crumb=True, subject=subject, question=question)
         return TemplateResponse(request, "mcp_control_room/confirmation.html", context)
 
-    def _return_to_room(self, request: HttpRequest, text: str, level: int) -> HttpResponse:
-        self.message_user(request, text, level)
-        query = self.build_room_context(request)["query"]
-        return HttpResponseRedirect(f"{self.get_url('changelist')}?{query}")
+    def _return_to_room(self, request: HttpRequest, text: str = "", level: int = messages.INFO) -> HttpResponse:
+        """Redirect to the page with its time span and server. An empty text shows no message."""
+        if text:
+            self.message_user(request, text, level)
+        return HttpResponseRedirect(f"{self.get_url('changelist')}?{RoomQuery.read(request)}")
 
     def build_room_context(self, request: HttpRequest, **context: Any) -> dict[str, Any]:
         """Return the context that all pages share: time span, server, and the links to others."""
-        span = get_span(request.GET.get("span"))
-        aliases = wiring.list_aliases()
-        server = request.GET.get("server", "")
-        server = server if server in aliases else ""
+        query, aliases = RoomQuery.read(request), wiring.list_aliases()
         links = RoomLinks(request, self.admin_site)
-        query = f"span={span.name}" + (f"&server={server}" if server else "")
         return self.build_context(
             request,
-            span=span,
+            span=query.span,
             spans=SPANS.values(),
-            server=server,
+            server=query.server,
             servers=aliases if len(aliases) > 1 else (),
-            query=query,
+            query=str(query),
             home_url=reverse(f"{self.admin_site.name}:index"),
             room_url=self.get_url("changelist"),
             figures_url=f"{self.get_url('figures')}?{query}",

@@ -6,13 +6,14 @@ server, and each round is a POST, which any worker may receive.
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.core.exceptions import PermissionDenied
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpRequest
+from django.http import HttpRequest, StreamingHttpResponse
 from django.middleware.csrf import get_token
 from django.utils import translation
 from django.utils.http import urlencode
@@ -26,6 +27,7 @@ from mcp_django.contrib.playground.forms.schema_forms import build_filled_form
 from mcp_django.contrib.playground.hosted_apps import can_host_apps, find_host_extensions
 from mcp_django.contrib.playground.messages import OVERLOADED_CODE, Exchange, format_json
 from mcp_django.contrib.playground.models import Playground
+from mcp_django.contrib.playground.page_state import PageState
 from mcp_django.contrib.playground.runs.endpoint_requests import EndpointRequest
 from mcp_django.contrib.playground.runs.operations import (
     Operation,
@@ -83,8 +85,8 @@ class OperationRound:
         """State of the server that the next round returns."""
         self.is_refused = False
         """True if the user refused a question that has no answer for this."""
-        self.page: Mapping[str, Any] = {}
-        """Context of the page, for the parts of it that a first round changes."""
+        self.page: PageState | None = None
+        """State of the page, for the parts of it that a first round changes."""
         self._next = operation
         self._operator = request.user
         self._access = OperatorAccess(request, target)
@@ -143,13 +145,13 @@ class OperationRound:
 
     def _render_page_parts(self) -> JSONObject:
         """Return the parts of the page about the call, and the errors at the fields of its form."""
-        if not self.page:
+        if self.page is None or self.page.form is None:
             return {}
-        form, exchange = self.page["form"], self.exchange
-        if form.is_bound and exchange is not None:
-            form.add_server_errors(exchange.error_text)
+        form, context = self.page.form, self.page.build_context()
+        if form.is_bound and self.exchange is not None:
+            form.add_server_errors(self.exchange.error_text)
         return {
-            "parts": {name: render_clean(template, self.page) for name, template in PART_TEMPLATES.items()},
+            "parts": {name: render_clean(template, context) for name, template in PART_TEMPLATES.items()},
             "errors": {form.add_prefix(name): list(map(str, found)) for name, found in form.errors.items()},
         }
 
@@ -231,12 +233,12 @@ def read_operation(request: HttpRequest, params: Mapping[str, Any]) -> Operation
     )
 
 
-def build_run_context(
-    request: HttpRequest, target: RunTarget, arguments: Mapping[str, Any], page: Mapping[str, Any]
-) -> JSONObject:
-    """Return the message of a form and its copies for the page. Send the message, unless it is shown only.
+def run_operation(
+    request: HttpRequest, target: RunTarget, arguments: Mapping[str, Any], state: PageState
+) -> StreamingHttpResponse | PageState:
+    """Return the state of the page with the message of a form and its copies.
 
-    `page` is the context of the page with the form.
+    Sends the message, unless it is shown only. The script of the page gets a stream in place of the state.
     """
     operation = read_operation(request, target.entry.build_params(arguments))
     run = OperationRound(request, target, operation)
@@ -244,51 +246,52 @@ def build_run_context(
     latest = run.profile._replace(version=LATEST.version, answers=True)
     url = request.build_absolute_uri("/" + get_settings().servers[target.alias].path.lstrip("/"))
     copied = latest.build_request(target.kind.method, operation.params) if run.profile.has_handshake else message
-    context: JSONObject = {
-        "arguments": format_json(arguments),
-        "message": format_json(message),
-        "copies": build_copies(url, target.alias, target.username, copied),
-    }
+    state = replace(
+        state,
+        arguments=format_json(arguments),
+        message=format_json(message),
+        copies=build_copies(url, target.alias, target.username, copied),
+    )
     if request.POST.get("act") == SHOW:
-        return context
+        return state
     if target.entry.may_write and not operation.is_confirmed:
-        return context | {"error": _("This tool may write. Tick the box to run it.")}
+        return replace(state, error=_("This tool may write. Tick the box to run it."))
     log_act(request, Playground, target.label, f"Sent in the playground as {target.username}.")
-    run.page = {**page, **context}
-    return context | _send(request, run, message)
+    run.page = state
+    return _send(request, run, message, state)
 
 
-def build_answer_context(request: HttpRequest, target: RunTarget) -> JSONObject:
+def answer_questions(request: HttpRequest, target: RunTarget, state: PageState) -> StreamingHttpResponse | PageState:
     """Send the answers of a form as the next round. Invalid answers are shown again, and nothing is sent."""
     try:
         operation = unseal_operation(request.POST.get("operation"), target, request.user)
     except InvalidParams:
-        return {"error": _("This run has expired, or belongs to another tool or user. Send it again.")}
+        error = _("This run has expired, or belongs to another tool or user. Send it again.")
+        return replace(state, error=error)
     if target.entry.may_write and not operation.is_confirmed:
-        return {"error": _("This tool may write. Tick the box to run it.")}
+        return replace(state, error=_("This tool may write. Tick the box to run it."))
 
-    context: JSONObject = {"revision": operation.version, "log_level": operation.log_level}
     filled = build_filled_form(target.entry.build_schema(), operation.params.get("arguments", operation.params))
-    context |= {} if filled is None else {"form": filled}
+    state = replace(state, form=filled or state.form, revision=operation.version, log_level=operation.log_level)
     run = OperationRound(request, target, operation)
     run.request_state = request.POST.get("request_state")
     run.questions = questions = build_questions(operation.requests, request.POST)
     wrong = [question for question in questions if not question.is_valid()]
     if wrong:
-        return context | _show(request, run)
+        return _show(request, run, state)
     results = {question.key: question.build_result() for question in questions}
     if None in results.values():
         run.questions = []
         run.request_state = None
         run.is_refused = True
-        return context | _show(request, run)
+        return _show(request, run, state)
 
     log_act(request, Playground, target.label, f"Answered in the playground as {target.username}.")
     extra: JSONObject = {"inputResponses": results} if results else {}
     if run.request_state is not None:
         extra["requestState"] = run.request_state
     message = run.build_message(**extra)
-    return context | {"message": format_json(message)} | _send(request, run, message)
+    return _send(request, run, message, replace(state, message=format_json(message)))
 
 
 def accepts_stream(request: HttpRequest) -> bool:
@@ -296,22 +299,24 @@ def accepts_stream(request: HttpRequest) -> bool:
     return MEDIA_TYPE in request.headers.get("Accept", "")
 
 
-def _send(request: HttpRequest, run: OperationRound, message: JSONObject) -> JSONObject:
+def _send(
+    request: HttpRequest, run: OperationRound, message: JSONObject, state: PageState
+) -> StreamingHttpResponse | PageState:
     if run.is_streamed:
-        return {"response": build_stream(request, partial(run.stream, message))}
-    return run.complete(message)
+        return build_stream(request, partial(run.stream, message))
+    return replace(state, details=run.complete(message))
 
 
-def _show(request: HttpRequest, run: OperationRound) -> JSONObject:
-    """Return the context of a round whose answers were not sent."""
+def _show(request: HttpRequest, run: OperationRound, state: PageState) -> StreamingHttpResponse | PageState:
+    """Return the state of a round whose answers were not sent."""
     if not run.is_streamed:
-        return run.build_context()
+        return replace(state, details=run.build_context())
     end = run.build_end()
 
     async def produce(send: Send) -> None:
         await send(end)
 
-    return {"response": build_stream(request, produce)}
+    return build_stream(request, produce)
 
 
 def _describe(number: int, found: WireMessage) -> JSONObject:
