@@ -9,8 +9,8 @@ from django.db.models.constants import LOOKUP_SEP
 from django.forms.models import BaseModelForm
 
 from mcp_django.orm.declaration.base import FORM_SUFFIX, TOOL_ACTIONS, BaseModelToolset
+from mcp_django.orm.declaration.computed_fields import compile_computed_field
 from mcp_django.orm.declaration.exposed_fields import (
-    compile_computed_field,
     find_field,
     find_last_field,
     find_relation,
@@ -122,7 +122,7 @@ def _check_name(toolset: BaseModelToolset, name: Any) -> None:
     if _is_path(toolset, name):
         _check_path(toolset, name)
     elif toolset.find_own_method(name) is not None or find_field(toolset.model, name) is None:
-        compile_computed_field(toolset, name)
+        compile_computed_field(toolset.source, toolset.model, name, toolset.find_own_method(name))
     elif (relation := find_relation(toolset.model, name)) is not None:
         _check_key(toolset, relation.related_model, name)
 

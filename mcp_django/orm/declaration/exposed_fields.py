@@ -8,37 +8,25 @@ undeclared path is unknown. A declared path crosses a relation only under these 
 - That toolset allows the caller to view rows, and only its visible rows are included.
 """
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, Protocol
 
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 from django.db.models.constants import LOOKUP_SEP
-from django.db.models.manager import BaseManager
-from django.utils.functional import cached_property as django_cached_property
 
 from mcp_django.orm.codecs import Codec, get_codec
 from mcp_django.orm.codecs.codec import reject_comparison
-from mcp_django.schema import (
-    DeclarationError,
-    compile_output,
-    convert_failures,
-    describe_callable,
-    to_json,
-    to_json_fallback,
-)
-
-if TYPE_CHECKING:
-    from mcp_django.orm.declaration.base import BaseModelToolset
-
+from mcp_django.orm.declaration.computed_fields import ComputedField, compile_computed_field
+from mcp_django.schema import DeclarationError, convert_failures
+from mcp_django.server.context.context import Context
+from mcp_django.server.primitives.base import Tool
+from mcp_django.server.primitives.registry import Registry
 
 COMPUTED_CODEC = Codec(kind="computed", schema={}, decode=reject_comparison, lookups={}, is_orderable=False)
 """Codec of a field that the database does not contain."""
-_PROPERTIES = (property, cached_property, django_cached_property)
 
 
 class Purpose(StrEnum):
@@ -50,16 +38,86 @@ class Purpose(StrEnum):
     AGGREGATE = "field to group or sum by"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ComputedField:
-    """Function, schema and description of a computed field."""
+class RowDeclaration(Protocol):
+    """Declaration of a model's rows, by a toolset or an inline, as other modules of `orm` read it."""
 
-    get_value: Callable[[Any, Any], Any]
-    """Function from an object and the call's context to JSON."""
-    schema: Mapping[str, Any]
-    definitions: Mapping[str, Any]
-    """Definitions that the schema refers to, by name."""
-    description: str
+    registry: Registry
+    is_generic: bool
+    """True if its tools are parts of the generic tools."""
+
+    @property
+    def model(self) -> type[models.Model]:
+        """The model of the rows."""
+
+    @property
+    def source(self) -> str:
+        """Place of the declaration, for messages."""
+
+    @property
+    def list_filter(self) -> Sequence[str] | Literal["__all__"]:
+        """Fields that filter rows."""
+
+    @property
+    def search_fields(self) -> Sequence[str]:
+        """Fields that `search` compares."""
+
+    @property
+    def sensitive_fields(self) -> Sequence[str]:
+        """Fields that are only shown."""
+
+    @property
+    def tools(self) -> Sequence[str]:
+        """Names of the tools to serve."""
+
+    @property
+    def exposure(self) -> "Exposure":
+        """Exposed fields."""
+
+    @property
+    def label_path(self) -> str | None:
+        """Name of the column that labels a row, or None."""
+
+    @property
+    def is_scoped(self) -> bool:
+        """True if some rows may be hidden from some callers."""
+
+    @property
+    def decides_by_row(self) -> bool:
+        """True if the view permission of a row may differ from that of the model."""
+
+    @property
+    def has_row_uris(self) -> bool:
+        """True if rows can be read by their URI."""
+
+    def build_row_uri(self, pk: Any) -> str:
+        """Return the URI of a row."""
+
+    def field_names(self) -> tuple[str, ...]:
+        """Return the names of the declared fields."""
+
+    def has_field(self, name: str) -> bool:
+        """Return True if rows show this field."""
+
+    def find_own_method(self, name: str) -> Callable[..., Any] | None:
+        """Return a method of the declaration itself, or None."""
+
+    def find_toolset(self, model: Any) -> "RowDeclaration | None":
+        """Return the declaration of a model on the same server, or None."""
+
+    def can_view(self, ctx: Context, obj: Any = None) -> bool:
+        """Return True if rows, or this row, may be shown in related rows."""
+
+    def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
+        """Return True if the caller may see rows, or this row."""
+
+    def get_queryset(self, ctx: Context) -> "models.QuerySet[Any, Any]":
+        """Return the rows that the caller may see."""
+
+    def tool_name(self, verb: str) -> str:
+        """Return the full name of a tool, as clients call it."""
+
+    def get_tool(self, name: str) -> Tool:
+        """Return a tool by name. Raises DeclarationError."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +126,7 @@ class RelationHop:
 
     path: str
     """Path from the toolset's model to this relation, such as "region__country"."""
-    target: "BaseModelToolset"
+    target: "RowDeclaration"
     """Toolset of the model on the other side."""
     is_to_many: bool
 
@@ -87,7 +145,7 @@ class ExposedField:
     is_nullable: bool = False
     is_relation: bool = False
     """True if the value is the primary key of another row."""
-    target: "BaseModelToolset | None" = None
+    target: "RowDeclaration | None" = None
     """Toolset of the related model, if the server has one."""
     label: str | None = None
     """ORM path of the label of the related row."""
@@ -145,7 +203,7 @@ class Exposure:
         return self.filters if purpose is Purpose.FILTER else self.ordering
 
 
-def compile_exposure(toolset: "BaseModelToolset") -> Exposure:
+def compile_exposure(toolset: "RowDeclaration") -> Exposure:
     """Compile a toolset's declaration together with its server's toolsets."""
     compiler = _ExposureCompiler(toolset)
     compiled = [compiler.compile_field(name) for name in toolset.field_names()]
@@ -191,7 +249,7 @@ _SEARCH_PREFIXES = {"^": "istartswith", "=": "iexact"}
 class _ExposureCompiler:
     """Compiler of one toolset's names to exposed fields."""
 
-    def __init__(self, toolset: "BaseModelToolset") -> None:
+    def __init__(self, toolset: "RowDeclaration") -> None:
         self.toolset = toolset
         self.problems: list[str] = []
 
@@ -266,7 +324,7 @@ class _ExposureCompiler:
         model_field = None if toolset.find_own_method(name) else find_field(toolset.model, name)
 
         if model_field is None:
-            computed = compile_computed_field(toolset, name)
+            computed = compile_computed_field(toolset.source, toolset.model, name, toolset.find_own_method(name))
             return ExposedField(name=name, computed=computed, is_sensitive=sensitive, is_nullable=True)
 
         if model_field.is_relation and name != "pk":
@@ -302,90 +360,6 @@ class _ExposureCompiler:
             model_field=relation,
             is_sensitive=sensitive,
         )
-
-
-def compile_computed_field(toolset: "BaseModelToolset", name: str) -> ComputedField:
-    """Compile a method of the toolset, or a method or property of the model.
-
-    Methods of the toolset receive the object, and the Context if they have a second parameter.
-
-    Raises:
-        DeclarationError: the attribute is missing or cannot be a field.
-    """
-    where = f"{toolset.source}: {name!r}"
-    method = toolset.find_own_method(name)
-
-    if method is not None:
-        parameters = list(inspect.signature(method).parameters.values())
-        if not 1 <= len(parameters) <= 2:
-            raise DeclarationError(f"{where} must take the object, and may take the context after it")
-        if len(parameters) == 1:
-            return _build_computed_field(where, method, lambda obj, ctx: method(obj))
-        return _build_computed_field(where, method, method)
-
-    attribute = inspect.getattr_static(toolset.model, name, None)
-    if isinstance(attribute, _PROPERTIES):
-        getter = attribute.fget if isinstance(attribute, property) else attribute.func
-        return _build_computed_field(where, getter, lambda obj, ctx: getattr(obj, name))
-
-    if inspect.isfunction(attribute):
-        if getattr(attribute, "alters_data", False) or len(inspect.signature(attribute).parameters) != 1:
-            raise DeclarationError(f"{where} is a method that changes data or takes arguments; it cannot be a field")
-        return _build_computed_field(where, attribute, lambda obj, ctx: getattr(obj, name)())
-
-    display = _find_choices_display(toolset, name)
-    if display is not None:
-        return display
-
-    raise DeclarationError(
-        f"{where} is neither a field of {toolset.model._meta.label} nor a method or property of it or of the toolset"
-    )
-
-
-def _find_choices_display(toolset: "BaseModelToolset", name: str) -> ComputedField | None:
-    """Return `get_<field>_display`, which Django generates for fields with choices."""
-    method = getattr(toolset.model, name, None)
-    if not name.startswith("get_") or not name.endswith("_display") or method is None:
-        return None
-    return ComputedField(lambda obj, ctx: str(getattr(obj, name)()), {"type": "string"}, {}, "")
-
-
-def _build_computed_field(where: str, fn: Any, value: Callable[[Any, Any], Any]) -> ComputedField:
-    output = compile_output(fn, is_content=lambda annotation: False)
-    text = describe_callable(fn).summary
-    if output is None:
-        return ComputedField(lambda obj, ctx: _convert_computed_value(where, value(obj, ctx)), {}, {}, text)
-    dump = output.dump
-    definitions = output.schema.get("$defs", {})
-    schema = output.schema["properties"]["result"] if output.is_wrapped else _remove_definitions(output.schema)
-    return ComputedField(lambda obj, ctx: dump(value(obj, ctx)), schema, definitions, text)
-
-
-def _convert_computed_value(where: str, value: Any) -> Any:
-    """Convert the value of a method without an annotation to JSON.
-
-    Raises:
-        TypeError: the value has no JSON form and no text of its own.
-    """
-    try:
-        return to_json(value, _format_object)
-    except TypeError as problem:
-        raise TypeError(f"{where}: {problem}") from problem
-
-
-def _format_object(value: Any) -> Any:
-    """Return an object without a JSON form as text, like a column of an unknown class.
-
-    The text of a row or of a queryset may show values that no toolset shows.
-    """
-    kind: Any = type(value)
-    has_own_text = kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__
-    is_row = isinstance(value, models.Model | models.QuerySet | BaseManager)
-    return str(value) if has_own_text and not is_row and not callable(value) else to_json_fallback(value)
-
-
-def _remove_definitions(schema: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in schema.items() if key != "$defs"}
 
 
 def find_field(model: type[models.Model], name: str) -> Any:

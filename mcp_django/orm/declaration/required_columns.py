@@ -3,17 +3,17 @@
 The database refuses such a row, because the column is NULL. An empty text is a value for it, so texts are not reported.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import models
 
-if TYPE_CHECKING:
-    from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.writable_form import WritableDeclaration
 
 _HOOKS = ("save_model", "get_form_class")
+"""Hooks of a project that may set any column."""
 
 
-def find_unfilled_columns(toolset: "BaseModelToolset") -> list[str]:
+def find_unfilled_columns(toolset: WritableDeclaration) -> list[str]:
     """Return the names of required columns that no new row of a toolset would have a value for.
 
     The project's own form and hooks may set any column, so a toolset that has one is not examined.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from django import forms
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
@@ -22,12 +22,9 @@ from django.utils.html import strip_tags
 from mcp_django.forms.choices import ValueChoice, build_choice_schema, describe_choices, join_sentences, list_choices
 from mcp_django.forms.fields import build_property
 from mcp_django.orm.codecs import Codec, get_codec
-from mcp_django.orm.declaration.exposed_fields import ExposedField, get_tree_columns
+from mcp_django.orm.declaration.exposed_fields import ExposedField, RowDeclaration, get_tree_columns
 from mcp_django.orm.declaration.relation_fields import build_relation_field
 from mcp_django.schema import DeclarationError, any_of_types, convert_failures, list_types, make_nullable
-
-if TYPE_CHECKING:
-    from mcp_django.orm.declaration.base import BaseModelToolset
 
 FormClass: TypeAlias = "type[forms.ModelForm[Any]]"
 MAX_NAMED_CHOICES = 200
@@ -245,7 +242,27 @@ class WritableForm(NamedTuple):
     """Fields of the model; a project's form may have additional fields."""
 
 
-def build_form_class(toolset: "BaseModelToolset", server_fields: tuple[str, ...] = ()) -> FormClass:
+class WritableDeclaration(RowDeclaration, Protocol):
+    """Declaration of rows that clients may write."""
+
+    @property
+    def readonly_fields(self) -> Sequence[str]:
+        """Fields that are shown but never written."""
+
+    @property
+    def form(self) -> "FormClass | None":
+        """The project's form, or None."""
+
+    @property
+    def server_fields(self) -> tuple[str, ...]:
+        """Names of form fields that the server fills."""
+
+    @property
+    def declared_writable_form(self) -> WritableForm:
+        """The writable form of the declaration."""
+
+
+def build_form_class(toolset: WritableDeclaration, server_fields: tuple[str, ...] = ()) -> FormClass:
     """Build the form class of a toolset, based on its `form`.
 
     `server_fields` are additional fields that the server sets.
@@ -271,12 +288,12 @@ def build_form_class(toolset: "BaseModelToolset", server_fields: tuple[str, ...]
     return modelform_factory(toolset.model, form=base, fields=names, formfield_callback=build_field)
 
 
-def _name_field(toolset: "BaseModelToolset", name: str) -> AbstractContextManager[None]:
+def _name_field(toolset: WritableDeclaration, name: str) -> AbstractContextManager[None]:
     """Return the context in which a failure is one of a field's form field."""
     return convert_failures(f"{toolset.source}: the form field {name!r}, which readonly_fields would leave out,")
 
 
-def build_writable_form(toolset: "BaseModelToolset", form: FormClass) -> WritableForm:
+def build_writable_form(toolset: WritableDeclaration, form: FormClass) -> WritableForm:
     """Compile the fields of a form that clients may write.
 
     Raises:
@@ -299,7 +316,7 @@ def build_writable_form(toolset: "BaseModelToolset", form: FormClass) -> Writabl
     return WritableForm(form, _make_lenient(form), values, fields)
 
 
-def get_writable_fields(toolset: "BaseModelToolset") -> dict[str, ExposedField]:
+def get_writable_fields(toolset: WritableDeclaration) -> dict[str, ExposedField]:
     """Return the shown, editable fields that clients may write, before the form restricts them."""
     readonly = {*toolset.readonly_fields, *toolset.sensitive_fields, *get_tree_columns(toolset.model)}
     return {
@@ -328,12 +345,12 @@ def _build_form_field(field: "models.Field[Any, Any]", **given: Any) -> Any:
     return build_relation_field(field, **given) or field.formfield(**given)
 
 
-def _is_column(toolset: "BaseModelToolset", name: str) -> bool:
+def _is_column(toolset: WritableDeclaration, name: str) -> bool:
     return any(name in (field.name, getattr(field, "attname", "")) for field in toolset.model._meta.get_fields())
 
 
 def _build_form_only_value(
-    toolset: "BaseModelToolset", form: FormClass, name: str, field: forms.Field
+    toolset: WritableDeclaration, form: FormClass, name: str, field: forms.Field
 ) -> WritableValue:
     """Compile a field that only the form has, such as a reason.
 

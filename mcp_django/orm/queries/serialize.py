@@ -11,8 +11,7 @@ from django.db.models import F, QuerySet
 
 from mcp_django.orm.codecs import Codec
 from mcp_django.orm.codecs.codec import to_plain_text
-from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
+from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose, RowDeclaration
 from mcp_django.orm.queries.pagination import RowOrder
 from mcp_django.orm.queries.visibility import MAX_RELATED_ROWS, VisibilityScope
 from mcp_django.protocol.errors import ToolError
@@ -253,7 +252,7 @@ def _build_reference_step(item: ExposedField, place: int | None, visible: bool) 
     return step
 
 
-def build_reference(target: BaseModelToolset, pk: Any, label: Any, *, visible: bool) -> Row:
+def build_reference(target: RowDeclaration, pk: Any, label: Any, *, visible: bool) -> Row:
     """Return a reference to a row, if visible with its label, and with its URI if that can be read."""
     if not visible:
         return {"pk": pk}

@@ -15,7 +15,7 @@ from django.db.models import Case, F, Q, QuerySet, When
 from django.db.models.functions import NullIf
 
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
+from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose, RowDeclaration
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema.validation.messages import describe_unknown
 from mcp_django.server.context.context import Context
@@ -93,18 +93,18 @@ class VisibilityScope:
     toolset: BaseModelToolset
     ctx: Context
     database: str
-    _viewable: dict[BaseModelToolset, bool] = field(default_factory=dict, init=False)
-    _rows: "dict[BaseModelToolset, QuerySet[Any, Any] | None]" = field(default_factory=dict, init=False)
+    _viewable: dict[RowDeclaration, bool] = field(default_factory=dict, init=False)
+    _rows: "dict[RowDeclaration, QuerySet[Any, Any] | None]" = field(default_factory=dict, init=False)
     _aliases: Iterator[int] = field(default_factory=itertools.count, init=False)
 
-    def can_view(self, target: BaseModelToolset) -> bool:
+    def can_view(self, target: RowDeclaration) -> bool:
         """Return True if the caller may view rows of a related toolset."""
         allowed = self._viewable.get(target)
         if allowed is None:
             allowed = self._viewable[target] = target is self.toolset or target.can_view(self.ctx)
         return allowed
 
-    def get_visible_rows(self, target: BaseModelToolset) -> "QuerySet[Any, Any] | None":
+    def get_visible_rows(self, target: RowDeclaration) -> "QuerySet[Any, Any] | None":
         """Return the related rows that the caller may see, or None for all rows."""
         if not target.is_scoped:
             return None

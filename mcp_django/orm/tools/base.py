@@ -7,6 +7,7 @@ from typing import Any
 from django.db import models
 
 from mcp_django.orm.declaration.base import BaseModelToolset
+from mcp_django.orm.declaration.exposed_fields import RowDeclaration
 from mcp_django.orm.queries.visibility import VisibilityScope, limit_statement_time
 from mcp_django.orm.schema import ModelToolOutput, ModelToolParameters, Schema
 from mcp_django.protocol.errors import InvalidParams
@@ -80,14 +81,14 @@ def build_model_tool(
     )
 
 
-def find_served_tool(toolset: BaseModelToolset, name: str) -> Tool | None:
+def find_served_tool(toolset: RowDeclaration, name: str) -> Tool | None:
     """Return a tool of a toolset; None if it is not served because it cannot be built, which is reported."""
     registry = toolset.registry
     tool = registry.try_build(lambda: toolset.get_tool(name), toolset.source, toolset.tool_name(name))
     return tool if tool is not None and registry.can_list(tool) else None
 
 
-def can_use_tool(toolset: BaseModelToolset, verb: str, ctx: Context) -> bool:
+def can_use_tool(toolset: RowDeclaration, verb: str, ctx: Context) -> bool:
     """Return True if the caller may use a tool.
 
     Results must not name hidden tools, nor tools that are not served because they cannot be built.
