@@ -9,7 +9,7 @@ arguments of the tool.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any, Literal, TypeVar, overload
@@ -26,6 +26,7 @@ from mcp_django.orm.writes.base import WriteOperation
 from mcp_django.orm.writes.confirmation import format_values
 from mcp_django.orm.writes.schema import dry_run_schema, idempotency_schema
 from mcp_django.protocol.errors import InvalidParams, ToolError
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.schema import (
     ANY_VALUE_SCHEMA,
@@ -146,7 +147,7 @@ class CompiledAction:
     row_parameter: str | None
     """Name of the parameter for the rows: "queryset", "obj" or None."""
     parameters: CompiledParameters
-    injected: Mapping[str, Any]
+    injected: JSONMapping
     """Parameters that receive the Context or the Principal."""
     output: CompiledOutput | None
     confirm: Confirmation
@@ -160,9 +161,7 @@ class CompiledAction:
 class ActionCall(WriteOperation):
     """Write operation that calls an action's method."""
 
-    def __init__(
-        self, toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any], action: CompiledAction
-    ) -> None:
+    def __init__(self, toolset: BaseModelToolset, ctx: Context, arguments: JSONObject, action: CompiledAction) -> None:
         super().__init__(toolset, ctx, arguments, name=action.name)
         self.atomic = action.options.atomic
         self.confirm = action.confirm
@@ -187,7 +186,7 @@ class ActionCall(WriteOperation):
         question = f"{text}{row_labels}?\n{format_values(self._method_arguments)}".rstrip("\n")
         return question, self.get_versions(rows)
 
-    def execute(self) -> dict[str, Any]:
+    def execute(self) -> JSONObject:
         """See WriteOperation."""
         action, toolset, ctx = self._action, self.toolset, self.ctx
         rows = self._find_rows(lock=self.atomic)
@@ -227,7 +226,7 @@ def build_action_tool(toolset: BaseModelToolset, name: str, fn: Callable[..., An
     compiled = _compile_action(toolset, name, fn, options)
     summary = describe_callable(fn).summary or f"{name} of {toolset.model._meta.verbose_name_plural}"
 
-    def run(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> Any:
+    def run(toolset: BaseModelToolset, ctx: Context, arguments: JSONObject) -> Any:
         if not all(hook(ctx) for hook in compiled.hooks):
             raise InvalidParams(f"Unknown tool: {toolset.prefix}{name}")
         return ActionCall(toolset, ctx, arguments, compiled).run()

@@ -8,6 +8,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Model
 from django.utils.translation import override
 
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.server.context.context import Context
 
 ADDITION, CHANGE, DELETION = 1, 2, 3
@@ -16,7 +17,7 @@ ADDITION, CHANGE, DELETION = 1, 2, 3
 That module cannot be imported unless the admin is installed.
 """
 
-Message = list[dict[str, Any]]
+Message = list[JSONObject]
 
 
 def get_log_entry_model() -> Any:

@@ -7,11 +7,12 @@
 import datetime as dt
 import json
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.queries.visibility import MAX_FILTER_DEPTH
+from mcp_django.protocol.jsonrpc import JSONObject
 
 
 class ArgumentDescription(NamedTuple):
@@ -55,7 +56,7 @@ ARGUMENT_DESCRIPTIONS = {
 }
 """Descriptions by argument; that of `filters` has examples from the toolset's fields."""
 _EXAMPLE_TIME = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
-_EXAMPLE_VALUES: dict[str, Any] = {
+_EXAMPLE_VALUES: JSONObject = {
     "integer": 10,
     "number": 1.5,
     "decimal": "9.50",
@@ -97,7 +98,7 @@ def describe_arguments(toolset: BaseModelToolset, names: Iterable[str]) -> dict[
     return {name: descriptions[name].full for name in names if name in descriptions}
 
 
-def _build_filter_examples(items: Iterable[ExposedField]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _build_filter_examples(items: Iterable[ExposedField]) -> tuple[JSONObject, JSONObject]:
     """Return two filters: of a text and of a range, if the fields support them.
 
     The primary key can always be filtered, so there is at least one field.

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from mcp_django.orm.declaration.base import GENERIC_PREFIX
 from mcp_django.orm.tools import TOOL_TEMPLATES
 from mcp_django.orm.toolset import ModelToolset
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import ANNOTATION_KEYWORDS, ANY_VALUE_SCHEMA, any_of_types
 from mcp_django.server.composition.mounting import get_client_name
@@ -146,7 +147,7 @@ class GenericTools(Provider):
 
         return models
 
-    async def _summarize_models(self, ctx: Context, tools: ToolsByLabel) -> list[dict[str, Any]]:
+    async def _summarize_models(self, ctx: Context, tools: ToolsByLabel) -> list[JSONObject]:
         """Return the visible models and the tools that the caller may use on each."""
         verbs: dict[str, list[str]] = {label: [] for label in tools}
         for verb in self._get_tools_by_name():
@@ -155,7 +156,7 @@ class GenericTools(Provider):
                     verbs[label].append(get_client_name(ctx, f"{GENERIC_PREFIX}{verb}"))
         return [{"model": label, "title": self._get_title(label), "tools": names} for label, names in verbs.items()]
 
-    async def _describe_writes(self, label: str, ctx: Context) -> dict[str, Any]:
+    async def _describe_writes(self, label: str, ctx: Context) -> JSONObject:
         """Return the argument schemas of the tools that write rows of a model."""
         schemas = {}
         for verb in WRITE_TOOLS:
@@ -187,7 +188,7 @@ def _find_denied_models(hooks: Mapping[str, Callable[[Context], bool]], ctx: Con
     return denied
 
 
-def _build_input_schema(verb: str, tools: ToolsByLabel) -> dict[str, Any]:
+def _build_input_schema(verb: str, tools: ToolsByLabel) -> JSONObject:
     # The models' own tools check filters, and `describe` returns their types.
     merged = merge_argument_schemas([_omit_filter_types(tool.parameters.schema) for tool in tools.values()])
     model = {"type": "string", "enum": list(tools), "description": "The model, by its label."}
@@ -207,7 +208,7 @@ def _omit_filter_types(schema: Schema) -> Schema:
 class _UncheckedOutput:
     """Output without validation, because the forwarded tool validates its results."""
 
-    schema: dict[str, Any]
+    schema: JSONObject
     is_wrapped: ClassVar[bool] = False
 
     def to_structured(self, value: Any) -> Any:
@@ -240,7 +241,7 @@ def _merge_annotations(tools: Sequence[Tool]) -> dict[str, bool]:
     }
 
 
-def merge_argument_schemas(schemas: Sequence[Schema]) -> dict[str, Any]:
+def merge_argument_schemas(schemas: Sequence[Schema]) -> JSONObject:
     """Merge the input schemas of several tools.
 
     The result accepts all arguments that any of the tools accepts. Each property keeps the constraints common to all
@@ -255,7 +256,7 @@ def merge_argument_schemas(schemas: Sequence[Schema]) -> dict[str, Any]:
     }
 
 
-def merge_result_schemas(schemas: Sequence[Schema]) -> dict[str, Any]:
+def merge_result_schemas(schemas: Sequence[Schema]) -> JSONObject:
     """Merge the output schemas of several tools to their common part.
 
     Each result of these tools is valid under the merged schema.
@@ -264,7 +265,7 @@ def merge_result_schemas(schemas: Sequence[Schema]) -> dict[str, Any]:
     names = [
         name for name in first.get("properties", {}) if all(name in other.get("properties", {}) for other in others)
     ]
-    schema: dict[str, Any] = {"type": "object", "properties": {name: _merge_property(name, schemas) for name in names}}
+    schema: JSONObject = {"type": "object", "properties": {name: _merge_property(name, schemas) for name in names}}
     return {**schema, "required": [name for name in _intersect_required(schemas) if name in names]}
 
 
@@ -273,7 +274,7 @@ def _intersect_required(schemas: Sequence[Schema]) -> list[str]:
     return [name for name in first.get("required", ()) if all(name in other.get("required", ()) for other in others)]
 
 
-def _merge_property(name: str, schemas: Sequence[Schema]) -> dict[str, Any]:
+def _merge_property(name: str, schemas: Sequence[Schema]) -> JSONObject:
     owners = [schema for schema in schemas if name in schema.get("properties", {})]
     property_schemas = [schema["properties"][name] for schema in owners]
     has_no_reference = not any(_has_reference(schema) for schema in property_schemas)
@@ -293,7 +294,7 @@ def _merge_property(name: str, schemas: Sequence[Schema]) -> dict[str, Any]:
     }
 
 
-def _merge_schemas(schemas: Sequence[Schema]) -> dict[str, Any]:
+def _merge_schemas(schemas: Sequence[Schema]) -> JSONObject:
     """Merge schemas to their common types, limits, items and keys.
 
     Items and properties are merged if all schemas have the same shape. `models_describe` returns the differences

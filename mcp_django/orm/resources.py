@@ -21,6 +21,7 @@ from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.exposed_fields import find_field, find_last_field
 from mcp_django.orm.queries.visibility import UnknownFieldError
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, NotFound
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.uri import MAX_URI_LENGTH, UriTemplate, Value
 from mcp_django.schema import ArgumentError
 from mcp_django.server.context.context import Context
@@ -150,7 +151,7 @@ def _build_template(
     template: UriTemplate,
     *,
     name: str,
-    title: Any,
+    title: object,
     description: str,
 ) -> ResourceTemplate:
     """Build a template that reads the results of a tool, with the tool's permission and options."""
@@ -250,7 +251,7 @@ async def _complete_choices(list_choices: Callable[[], list[str]], prefix: str, 
 
 
 async def _complete_related(
-    toolset: BaseModelToolset, model: Any, prefix: str, ctx: Context
+    toolset: BaseModelToolset, model: object, prefix: str, ctx: Context
 ) -> Completion | Sequence[str]:
     target = toolset.find_toolset(model)
     return () if target is None or "list" not in target.tools else await complete_keys(target, prefix, ctx)
@@ -270,13 +271,13 @@ async def complete_keys(toolset: BaseModelToolset, prefix: str, ctx: Context) ->
     return Completion(list(keys)[:MAX_COMPLETIONS], has_more=len(keys) > MAX_COMPLETIONS)
 
 
-def _build_key_queries(toolset: BaseModelToolset, prefix: str) -> list[dict[str, Any]]:
+def _build_key_queries(toolset: BaseModelToolset, prefix: str) -> list[JSONObject]:
     """Return the arguments of at most two `list` calls that find matching keys."""
     text = prefix.strip()[:100]
     if not text:
         return [{}]
 
-    queries: list[dict[str, Any]] = []
+    queries: list[JSONObject] = []
     codec = toolset.exposure.pk.codec
     if "istartswith" in codec.lookups:
         queries.append({"filters": {"pk__istartswith": text}})
@@ -292,7 +293,7 @@ def _build_key_queries(toolset: BaseModelToolset, prefix: str) -> list[dict[str,
     return queries
 
 
-async def _call_tool(ctx: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
+async def _call_tool(ctx: Context, tool: Tool, arguments: JSONObject) -> Any:
     """Return the tool's result, or None if the rows, a field or the tool are unavailable."""
     try:
         return await delegate_to_tool(ctx, tool, arguments)

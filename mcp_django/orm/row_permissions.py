@@ -9,7 +9,7 @@ Superusers have every permission without a question to a backend, and so does th
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, cast
 
 from django.contrib.auth import get_backends
 from django.contrib.auth.models import PermissionsMixin
@@ -19,8 +19,33 @@ from django.utils.module_loading import import_string
 
 from mcp_django import conf
 from mcp_django.protocol.errors import ToolError
+from mcp_django.server.context.context import Context
 
 Rows = QuerySet[Any, Any]
+
+
+class UserPrincipal(Protocol):
+    """Principal that may belong to a Django user."""
+
+    @property
+    def is_local(self) -> bool:
+        """True for the local principal, which has all rights."""
+
+    def has_perm(self, permission: str, obj: Any = None) -> bool:
+        """Return True if the caller has the permission, for a row if one is given."""
+
+    def get_current_user(self) -> Any:
+        """Return the user, or None."""
+
+    def check_cached(self, name: str, check: Callable[[], bool]) -> bool:
+        """Return the cached result of a check of this caller, or call it."""
+
+
+def get_user_principal(ctx: Context) -> UserPrincipal:
+    """Return the caller; every principal of a Django server is one of this kind."""
+    return cast("UserPrincipal", ctx.principal)
+
+
 RowFilter = Callable[[Any, str, Rows], Rows]
 """Function of user, permission and queryset that returns the permitted rows."""
 MAX_CHECKED_ROWS = 1000
@@ -50,19 +75,19 @@ class RowPermissions(ABC):
     """False if the project has not stated the meaning of its backends."""
 
     @abstractmethod
-    def has_perm(self, principal: Any, permission: str, model: type[Model], obj: Any = None) -> bool:
+    def has_perm(self, principal: UserPrincipal, permission: str, model: type[Model], obj: Model | None = None) -> bool:
         """Return True if the caller has the permission for at least one row, or for this one."""
 
     @abstractmethod
     def filter_rows(
-        self, principal: Any, permission: str, rows: Rows, has_view_permission: Callable[[Any], bool]
+        self, principal: UserPrincipal, permission: str, rows: Rows, has_view_permission: Callable[[Model], bool]
     ) -> Rows:
         """Return those of `rows` on which the caller has the permission.
 
         `has_view_permission` is the hook of the toolset. A project may have replaced it.
         """
 
-    def has_add_perm(self, principal: Any, permission: str, obj: Any) -> bool:
+    def has_add_perm(self, principal: UserPrincipal, permission: str, obj: Model) -> bool:
         """Return True if the caller may have added this row, which is saved already.
 
         A yes of a backend that decides about models is enough: a new row has no permissions of its own.
@@ -73,7 +98,7 @@ class RowPermissions(ABC):
             or self._has_row(principal, permission, type(obj), obj)
         )
 
-    def _has_row(self, principal: Any, permission: str, model: type[Model], obj: Any) -> bool:
+    def _has_row(self, principal: UserPrincipal, permission: str, model: type[Model], obj: Model) -> bool:
         return bool(principal.has_perm(permission, obj))
 
 
@@ -82,12 +107,12 @@ class AllRows(RowPermissions):
 
     restricts_rows = False
 
-    def has_perm(self, principal: Any, permission: str, model: type[Model], obj: Any = None) -> bool:
+    def has_perm(self, principal: UserPrincipal, permission: str, model: type[Model], obj: Model | None = None) -> bool:
         """See RowPermissions."""
         return bool(principal.has_perm(permission))
 
     def filter_rows(
-        self, principal: Any, permission: str, rows: Rows, has_view_permission: Callable[[Any], bool]
+        self, principal: UserPrincipal, permission: str, rows: Rows, has_view_permission: Callable[[Model], bool]
     ) -> Rows:
         """See RowPermissions."""
         return rows
@@ -98,17 +123,17 @@ class UnstatedRows(RowPermissions):
 
     is_stated = False
 
-    def has_perm(self, principal: Any, permission: str, model: type[Model], obj: Any = None) -> bool:
+    def has_perm(self, principal: UserPrincipal, permission: str, model: type[Model], obj: Model | None = None) -> bool:
         """See RowPermissions."""
         return is_unrestricted(principal)
 
     def filter_rows(
-        self, principal: Any, permission: str, rows: Rows, has_view_permission: Callable[[Any], bool]
+        self, principal: UserPrincipal, permission: str, rows: Rows, has_view_permission: Callable[[Model], bool]
     ) -> Rows:
         """See RowPermissions."""
         return rows if is_unrestricted(principal) else rows.none()
 
-    def has_add_perm(self, principal: Any, permission: str, obj: Any) -> bool:
+    def has_add_perm(self, principal: UserPrincipal, permission: str, obj: Model) -> bool:
         """See RowPermissions."""
         return is_unrestricted(principal)
 
@@ -116,14 +141,14 @@ class UnstatedRows(RowPermissions):
 class CheckedRows(RowPermissions):
     """Rows to which `has_perm` says yes, asked one by one."""
 
-    def has_perm(self, principal: Any, permission: str, model: type[Model], obj: Any = None) -> bool:
+    def has_perm(self, principal: UserPrincipal, permission: str, model: type[Model], obj: Model | None = None) -> bool:
         """See RowPermissions."""
         if obj is None or is_unrestricted(principal):
             return bool(principal.has_perm(permission))
         return self._has_row(principal, permission, model, obj)
 
     def filter_rows(
-        self, principal: Any, permission: str, rows: Rows, has_view_permission: Callable[[Any], bool]
+        self, principal: UserPrincipal, permission: str, rows: Rows, has_view_permission: Callable[[Model], bool]
     ) -> Rows:
         """See RowPermissions.
 
@@ -142,7 +167,7 @@ class FilteredRows(RowPermissions):
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def has_perm(self, principal: Any, permission: str, model: type[Model], obj: Any = None) -> bool:
+    def has_perm(self, principal: UserPrincipal, permission: str, model: type[Model], obj: Model | None = None) -> bool:
         """See RowPermissions."""
         if is_unrestricted(principal):
             return bool(principal.has_perm(permission))
@@ -156,7 +181,7 @@ class FilteredRows(RowPermissions):
         )
 
     def filter_rows(
-        self, principal: Any, permission: str, rows: Rows, has_view_permission: Callable[[Any], bool]
+        self, principal: UserPrincipal, permission: str, rows: Rows, has_view_permission: Callable[[Model], bool]
     ) -> Rows:
         """See RowPermissions."""
         if is_unrestricted(principal):
@@ -165,13 +190,15 @@ class FilteredRows(RowPermissions):
         selected = self._select_rows(principal, permission, rows.model, using=rows.db)
         return rows.filter(pk__in=selected.order_by().values("pk"))
 
-    def _has_row(self, principal: Any, permission: str, model: type[Model], obj: Any) -> bool:
+    def _has_row(self, principal: UserPrincipal, permission: str, model: type[Model], obj: Model) -> bool:
         if not principal.has_perm(permission, obj):
             return False
         selected = self._select_rows(principal, permission, model, using=obj._state.db)
         return bool(selected.filter(pk=obj.pk).exists())
 
-    def _select_rows(self, principal: Any, permission: str, model: type[Model], using: str | None = None) -> Rows:
+    def _select_rows(
+        self, principal: UserPrincipal, permission: str, model: type[Model], using: str | None = None
+    ) -> Rows:
         """Return the rows of the project's function.
 
         Raises:
@@ -196,7 +223,7 @@ class ModelPermission:
         self._row_permissions = row_permissions
         self._model = model
 
-    def __call__(self, principal: Any) -> bool:
+    def __call__(self, principal: UserPrincipal) -> bool:
         return self._row_permissions.has_perm(principal, self.__name__, self._model)
 
 
@@ -214,7 +241,7 @@ def get_row_permissions() -> RowPermissions:
             return FilteredRows(path)
 
 
-def filter_one_by_one(rows: Rows, is_permitted: Callable[[Any], bool]) -> Rows:
+def filter_one_by_one(rows: Rows, is_permitted: Callable[[Model], bool]) -> Rows:
     """Return those of `rows` that a function permits, which is called for each.
 
     Raises:
@@ -262,7 +289,7 @@ def can_restrict_rows(manager: Any) -> bool:
     )
 
 
-def is_unrestricted(principal: Any) -> bool:
+def is_unrestricted(principal: UserPrincipal) -> bool:
     """Return True for a caller who has every permission without a question to a backend."""
     if principal.is_local:
         return True
@@ -275,7 +302,7 @@ def is_unrestricted(principal: Any) -> bool:
     )
 
 
-def _ask_model_backends(principal: Any, permission: str) -> bool:
+def _ask_model_backends(principal: UserPrincipal, permission: str) -> bool:
     """Return True if a backend that decides about models grants the permission, and no backend forbids it."""
     user = principal.get_current_user()
     return (

@@ -28,6 +28,7 @@ from mcp_django.orm.declaration.exposed_fields import ExposedField, Exposure
 from mcp_django.orm.declaration.writable_form import KEY_DESCRIPTION, serialize_choice
 from mcp_django.orm.queries.visibility import MAX_ORDER_FIELDS
 from mcp_django.protocol.headers import HeaderParam
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.schema import (
     ANY_VALUE_SCHEMA,
     ArgumentError,
@@ -126,12 +127,12 @@ class ModelToolParameters(_LazySchema):
         relaxed = {"filters": _CHECKED_FILTERS_SCHEMA} if "filters" in properties else {}
         return {**self.schema, "properties": {**properties, **relaxed}}
 
-    def check(self, arguments: dict[str, Any]) -> None:
+    def check(self, arguments: JSONObject) -> None:
         """See ToolParameters."""
         if not self._checker.is_valid(arguments):
             raise ArgumentError(self._checker.describe_problems(arguments))
 
-    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def convert(self, arguments: JSONObject) -> JSONObject:
         """See ToolParameters."""
         return {"arguments": arguments}
 
@@ -142,7 +143,7 @@ class ModelToolOutput(_LazySchema):
     kind = "output"
     is_wrapped = False
 
-    def to_structured(self, value: Any) -> Any:
+    def to_structured(self, value: object) -> Any:
         """See ToolOutput."""
         if not self._checker.is_valid(value):
             problems = self._checker.describe_problems(value, "key")

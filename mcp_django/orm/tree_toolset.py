@@ -10,6 +10,7 @@ from django.db.models.functions import Length, Substr
 from mcp_django.orm.actions import action
 from mcp_django.orm.declaration.exposed_fields import find_field, get_tree_columns
 from mcp_django.orm.declaration.writable_form import FormClass
+from mcp_django.orm.row_permissions import Rows
 from mcp_django.orm.rows.lookup import build_not_found, parse_key
 from mcp_django.orm.toolset import ModelToolset
 from mcp_django.protocol.errors import ToolError
@@ -51,7 +52,7 @@ class TreeToolset(ModelToolset):
         key = getattr(obj, PARENT_ATTRIBUTE)
         return key if key is None or type(key) is int else str(key)
 
-    def get_queryset(self, ctx: Context) -> "models.QuerySet[Any, Any]":
+    def get_queryset(self, ctx: Context) -> Rows:
         """See BaseModelToolset; each row has the key of its parent, if the caller may see the parent."""
         rows = super().get_queryset(ctx)
         if not self._has_parent_keys or not self.has_field("parent"):
@@ -61,7 +62,7 @@ class TreeToolset(ModelToolset):
         plain._has_parent_keys = False
         visible_rows = plain.get_queryset(ctx).using(rows.db).order_by()
         parents = _select_parents(visible_rows, self.model).values("pk")[:1]
-        annotated: models.QuerySet[Any, Any] = rows.annotate(**{PARENT_ATTRIBUTE: models.Subquery(parents)})
+        annotated: Rows = rows.annotate(**{PARENT_ATTRIBUTE: models.Subquery(parents)})
         return annotated
 
     def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
@@ -119,7 +120,7 @@ class TreeToolset(ModelToolset):
         obj.refresh_from_db(fields=sorted(get_tree_columns(self.model)))
 
 
-def _select_parents(rows: "models.QuerySet[Any, Any]", model: Any) -> "models.QuerySet[Any, Any]":
+def _select_parents(rows: Rows, model: Any) -> Rows:
     """Return the row above the row of an outer query, in a tree of either kind."""
     if "path" in get_tree_columns(model):
         length = Length(models.OuterRef("path")) - model.steplen

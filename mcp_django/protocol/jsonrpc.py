@@ -9,12 +9,18 @@ from __future__ import annotations
 import gc
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import orjson
 
 from mcp_django.protocol.client_habits import remove_null_members
 from mcp_django.protocol.errors import InvalidRequest, MCPError, ParseError
+
+JSONObject = dict[str, Any]
+"""JSON object that this package builds or may change."""
+JSONMapping = Mapping[str, Any]
+"""JSON object that is only read."""
 
 Id = int | str
 """A request id.

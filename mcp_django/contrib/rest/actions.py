@@ -17,6 +17,7 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSetMixin
 
 from mcp_django.contrib.http_tools.tools import HTTP_METHODS
+from mcp_django.protocol.jsonrpc import JSONMapping
 from mcp_django.schema import DeclarationError
 from mcp_django.server.injection.handler import describe_source
 
@@ -50,13 +51,13 @@ class ExposedView:
     """View class; for a function the class created by `@api_view`."""
     callback: Callable[..., Any] | None = None
     """Function made by `as_view` or `@api_view`; None if a class was passed."""
-    initkwargs: Mapping[str, Any] = field(default_factory=dict)
+    initkwargs: JSONMapping = field(default_factory=dict)
     """Keyword arguments of `as_view`."""
     actions: Mapping[str, str] | None = None
     """Method → action, if they were passed to a viewset's `as_view`."""
 
     @classmethod
-    def from_view(cls, view: Any) -> "ExposedView":
+    def from_view(cls, view: object) -> "ExposedView":
         """Inspect an argument of `expose`.
 
         Raises:
@@ -105,7 +106,7 @@ class ViewAction:
     is_detail: bool | None
     """True if the action applies to one row; None if that depends on the route."""
     function: Callable[..., Any]
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: JSONMapping = field(default_factory=dict)
     """Keyword arguments of `@action` for the view."""
     is_extra: bool = False
     """True if the action was declared with `@action`."""

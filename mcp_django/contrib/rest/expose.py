@@ -20,6 +20,7 @@ from mcp_django.contrib.rest.compilation import PlanCompilation, get_compilation
 from mcp_django.contrib.rest.plan_builder import UNSET, ViewOptions
 from mcp_django.contrib.rest.requests.preparation import Prepare, load_prepare
 from mcp_django.contrib.rest.tools import EXPOSED_ACTIONS, ExposedAction, ViewTool, ViewToolParameters
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.types import Icon
 from mcp_django.schema import DeclarationError, call_in_default_language
 from mcp_django.server.context.context import Context
@@ -36,11 +37,11 @@ class ViewExposeOptions(TypedDict, total=False):
 
     descriptions: Mapping[str, str]
     lookup: str
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any]
-    parameters: Mapping[str, Mapping[str, dict[str, Any]]]
+    inputs: JSONMapping
+    outputs: JSONMapping
+    parameters: Mapping[str, Mapping[str, JSONObject]]
     page_size: int
-    kwargs: Mapping[str, Any]
+    kwargs: JSONMapping
     version: str
     host: str
     decorated: bool
@@ -51,8 +52,8 @@ class ViewExposeOptions(TypedDict, total=False):
     scopes: Sequence[str] | Mapping[str, Sequence[str]]
     icons: Sequence[Icon]
     tags: Sequence[str]
-    meta: Mapping[str, Any]
-    metadata: Mapping[str, Any]
+    meta: JSONMapping
+    metadata: JSONMapping
     timeout: float | None
     guards: Sequence[Callable[..., Any]]
     interceptors: Sequence[Callable[..., Any]]
@@ -80,7 +81,7 @@ def expose(view: V, *, server: str | Server = "default", **options: Unpack[Expos
 def expose(
     view: None = None, *, server: str | Server = "default", **options: Unpack[ExposeOptions]
 ) -> Callable[[V], V]: ...
-def expose(view: Any = None, *, server: str | Server = "default", **options: Unpack[ExposeOptions]) -> Any:
+def expose(view: object = None, *, server: str | Server = "default", **options: Unpack[ExposeOptions]) -> Any:
     """Make tools of a view.
 
         expose(BookViewSet)
@@ -116,7 +117,7 @@ def expose(view: Any = None, *, server: str | Server = "default", **options: Unp
     exposed this way: `api_search`, `api_describe`, `api_read` and `api_call`.
     """
 
-    def decorate(found: Any) -> Any:
+    def decorate(found: object) -> Any:
         registry = server.registry if isinstance(server, Server) else get_registry(server)
         register_view(registry, found, options)
         return found
@@ -124,7 +125,7 @@ def expose(view: Any = None, *, server: str | Server = "default", **options: Unp
     return decorate if view is None else decorate(view)
 
 
-def register_view(registry: Registry, view: Any, options: ExposeOptions) -> None:
+def register_view(registry: Registry, view: object, options: ExposeOptions) -> None:
     """Register the tools; invalid options become one problem of the registry."""
     with registry.collect_errors(f"{getattr(view, '__module__', '?')}.{getattr(view, '__qualname__', view)}"):
         subject = ExposedView.from_view(view)
@@ -183,7 +184,7 @@ def _build_tool(action: ViewAction, options: ExposeOptions, compilation: PlanCom
     compilation.add(exposed)
     description = _get_for_action(action, options.get("descriptions"), None)
 
-    def handle(context: Context, arguments: dict[str, Any]) -> Any:
+    def handle(context: Context, arguments: JSONObject) -> Any:
         return exposed.run(context, arguments)
 
     tool_options: Any = {name: value for name, value in options.items() if name in _TOOL_OPTIONS}
@@ -224,7 +225,7 @@ def _build_view_options(action: ViewAction, options: ExposeOptions) -> ViewOptio
     )
 
 
-def _get_for_action(action: ViewAction, by_action: Mapping[str, Any] | None, default: Any) -> Any:
+def _get_for_action(action: ViewAction, by_action: JSONMapping | None, default: object) -> Any:
     """Return an action's value in a mapping by key or name."""
     values = by_action or {}
     return values[action.key] if action.key in values else values.get(action.name, default)

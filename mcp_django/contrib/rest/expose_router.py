@@ -75,7 +75,7 @@ class _RouterSelection:
 
 
 def expose_router(
-    router: Any,
+    router: object,
     *,
     server: str | Server = "default",
     actions: Sequence[str] | Literal["__all__"] | None = None,
@@ -119,7 +119,7 @@ def _register_router(registry: Registry, selection: _RouterSelection, prefix: st
             raise problems[0]
 
 
-def _load_patterns(router: Any) -> Any:
+def _load_patterns(router: object) -> Any:
     """Return the URL patterns of a router, or of the tuple that `include()` takes.
 
     Raises:

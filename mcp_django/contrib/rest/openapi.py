@@ -19,6 +19,7 @@ from mcp_django.contrib.http_tools.tools import Schema, move_exclusive_limits
 from mcp_django.contrib.rest.requests.query_params import parse_openapi_parameter
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, is_file
 from mcp_django.contrib.rest.schema.serializers import build_body_schema
+from mcp_django.protocol.jsonrpc import JSONMapping
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.database_failures import find_database_failure
 from mcp_django.schema import ANNOTATION_KEYWORDS, make_nullable, strip_null
@@ -68,7 +69,7 @@ class SharedComponents(ComponentRegistry):
         return operation, is_complete
 
     @property
-    def schemas(self) -> Mapping[str, Any]:
+    def schemas(self) -> JSONMapping:
         """Schemas of the components by name."""
         return {name: component.schema for (name, kind), component in self._components.items() if kind == "schemas"}
 
@@ -140,7 +141,7 @@ def describe_operation(
     )
 
 
-def _translate_body(body: Mapping[str, Any] | None, translator: "_SchemaTranslator") -> Schema | None:
+def _translate_body(body: JSONMapping | None, translator: "_SchemaTranslator") -> Schema | None:
     contents = (body or {}).get("content", {})
     # Prefer multipart: a form describes files, JSON does not.
     chosen = next((c for m, c in contents.items() if m.startswith("multipart/")), None)
@@ -148,7 +149,7 @@ def _translate_body(body: Mapping[str, Any] | None, translator: "_SchemaTranslat
     return None if chosen is None else dict(translator.translate(chosen.get("schema", {})))
 
 
-def _generate(schema: Any, path: str, method: str, shared: SharedComponents | None) -> tuple[Any, Mapping[str, Any]]:
+def _generate(schema: Any, path: str, method: str, shared: SharedComponents | None) -> tuple[Any, JSONMapping]:
     """Return the operation, and the components that it may refer to."""
     # drf-spectacular asks for it several times, and a serializer of a project may query the database.
     schema.get_response_serializers = functools.cache(schema.get_response_serializers)
@@ -190,7 +191,7 @@ def _find_file_fields(schema: Any) -> dict[str, Schema]:
     return {name: inner for name, inner in build_body_schema(declared)["properties"].items() if is_file(inner)}
 
 
-def _translate_response(responses: Mapping[str, Any], translator: "_SchemaTranslator") -> Schema | None:
+def _translate_response(responses: JSONMapping, translator: "_SchemaTranslator") -> Schema | None:
     for status, response in sorted(responses.items(), key=lambda item: str(item[0])):
         if str(status).startswith("2"):
             for media_type, content in response.get("content", {}).items():
@@ -219,7 +220,7 @@ def _simplify(schema: Schema) -> Schema:
 class _SchemaTranslator:
     """Converter of OpenAPI schemas to JSON Schema. No property of an output is required."""
 
-    components: Mapping[str, Any]
+    components: JSONMapping
     is_input: bool
 
     def translate(self, schema: Any, depth: int = 0) -> Any:
@@ -249,7 +250,7 @@ class _SchemaTranslator:
         translated = _simplify(translated | self._translate_inner(schema, depth + 1))
         return make_nullable(translated) if schema.get("nullable") else translated
 
-    def _translate_inner(self, schema: Mapping[str, Any], depth: int) -> Schema:
+    def _translate_inner(self, schema: JSONMapping, depth: int) -> Schema:
         translated: Schema = {}
         if "properties" in schema:
             shown = {name: inner for name, inner in schema["properties"].items() if self._is_included(inner)}
@@ -265,5 +266,5 @@ class _SchemaTranslator:
                 ]
         return translated
 
-    def _is_included(self, schema: Mapping[str, Any]) -> bool:
+    def _is_included(self, schema: JSONMapping) -> bool:
         return not schema.get("readOnly" if self.is_input else "writeOnly")

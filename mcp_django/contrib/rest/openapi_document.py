@@ -48,7 +48,7 @@ def from_spectacular(
     return OpenAPIToolset.from_urlconf(document, root=root, prepare=factory, **options)
 
 
-def _generate_document(urlconf: str | None, api_version: str | None) -> Any:
+def _generate_document(urlconf: str | None, api_version: str | None) -> object:
     try:
         from drf_spectacular.drainage import GENERATOR_STATS
         from drf_spectacular.generators import SchemaGenerator
@@ -102,7 +102,7 @@ def _wrap_view(view: View, prepare: Prepare) -> View:
     """Return the view with a prepared request; its response is rendered before a context manager exits."""
 
     @functools.wraps(view)
-    def call_prepared(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+    def call_prepared(request: HttpRequest, *args: object, **kwargs: object) -> object:
         with prepare_request(prepare, request):
             response = view(request, *args, **kwargs)
             return response.render() if getattr(response, "is_rendered", True) is False else response

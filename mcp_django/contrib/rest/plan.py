@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest
+from django.urls import ResolverMatch
 
 from mcp_django.contrib.http_tools.argument_layout import ArgumentLayout, build_argument_layout
 from mcp_django.contrib.http_tools.parameters import OperationParameter, Pairs
@@ -23,6 +24,7 @@ from mcp_django.contrib.rest.requests.versioning import ApiVersion
 from mcp_django.contrib.rest.routes import ViewRoute, map_namespaces, to_path_text
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, is_file
 from mcp_django.internal_request import RequestContent
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.schema import ArgumentError, strip_null
 
 BODY_ARGUMENT = "body"
@@ -66,7 +68,7 @@ class RequestPlan:
         """Return the body's fields that are separate arguments, with their schemas."""
         return (self.body or {}).get("properties", {}) if self.is_body_flat else {}
 
-    def decode_files(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def decode_files(self, arguments: JSONMapping) -> JSONObject:
         """Return the arguments with a `FormPart` for each file.
 
         Raises:
@@ -145,7 +147,7 @@ class RequestPlan:
         version = self.version
         return version.is_argument and version.location == "path" and version.default is None
 
-    def build_body(self, arguments: Mapping[str, Any]) -> RequestContent:
+    def build_body(self, arguments: JSONMapping) -> RequestContent:
         """Return the body for the arguments.
 
         Raises:
@@ -162,7 +164,7 @@ class RequestPlan:
             return self.writer.write(arguments[ITEMS_ARGUMENT])
         return self.writer.write(given)
 
-    def build_query(self, arguments: Mapping[str, Any]) -> str:
+    def build_query(self, arguments: JSONMapping) -> str:
         """Return the query string."""
         pairs = [pair for name, one in self.query.items() for pair in _encode_query_value(one, arguments.get(name))]
         others = {name: value for name, value in self.defaults.items() if arguments.get(name) is None}
@@ -173,9 +175,9 @@ class RequestPlan:
     def build_converter(
         self,
         request: HttpRequest,
-        arguments: Mapping[str, Any],
+        arguments: JSONMapping,
         arrange: ArrangeArguments,
-    ) -> Callable[[Any], Any] | None:
+    ) -> Callable[[object], object] | None:
         """Return the conversion of the page that answers `request`; None for an action without pages.
 
         `arrange` converts arguments of the operation to those of the tool.
@@ -184,7 +186,7 @@ class RequestPlan:
             return None
         return functools.partial(self.page_links.convert, request=request, arguments=arguments, arrange=arrange)
 
-    def build_accept_header(self, arguments: Mapping[str, Any]) -> str:
+    def build_accept_header(self, arguments: JSONMapping) -> str:
         """Return the Accept header, with the view's JSON media types first."""
         version = self._choose_version(arguments) if self.version.location == "accept" else None
         asked = [
@@ -192,7 +194,7 @@ class RequestPlan:
         ]
         return ", ".join([*asked, *self.media_types, "*/*"])
 
-    def resolve_path(self, arguments: Mapping[str, Any], fixed: Mapping[str, Any]) -> tuple[str, dict[str, Any], Any]:
+    def resolve_path(self, arguments: JSONMapping, fixed: JSONMapping) -> tuple[str, JSONObject, ResolverMatch | None]:
         """Return the path, the view's keyword arguments, and the resolver match.
 
         The match is None for a view without a route.
@@ -222,7 +224,7 @@ class RequestPlan:
             raise Http404("Not found.")
         return path, match.kwargs, match
 
-    def _choose_version(self, arguments: Mapping[str, Any]) -> str | None:
+    def _choose_version(self, arguments: JSONMapping) -> str | None:
         return self.version.choose(arguments.get(self.version.param)) if self.version.location else None
 
     def _build_placeholder_path(self, kwargs: Mapping[str, str]) -> str:
@@ -236,7 +238,7 @@ class RequestPlan:
         return f"/{'/'.join(parts)}/"
 
 
-def _encode_query_value(parameter: OperationParameter, value: Any) -> Pairs:
+def _encode_query_value(parameter: OperationParameter, value: object) -> Pairs:
     """Encode the items of a list, or a single value; null has no pairs."""
     items = [item for item in (value if isinstance(value, list) else [value]) if item is not None]
     # A text filter may be given as 1.0, which must not become 1.

@@ -306,7 +306,7 @@ class PlanBuilder:
         return {name: str(self.options.page_size)}
 
 
-def _resolve_schema(declared: Any, read: Callable[[Any], Schema]) -> Schema | None:
+def _resolve_schema(declared: object, read: Callable[[Any], Schema]) -> Schema | None:
     """Return the schema of an option of `expose`.
 
     The option is a JSON Schema, a serializer class or instance, or None.

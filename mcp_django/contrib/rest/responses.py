@@ -5,7 +5,6 @@ The text of an error has one line for each problem. Its source are DRF's error b
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
 from rest_framework.settings import api_settings
@@ -29,7 +28,7 @@ def build_result(
     request: HttpRequest,
     *,
     wrapped: bool | None,
-    convert: Callable[[Any], Any] | None = None,
+    convert: Callable[[object], object] | None = None,
 ) -> ToolResult:
     """Convert a response to a tool result.
 
@@ -60,7 +59,7 @@ def build_result(
     return ToolResult(EmbeddedResource(blob), meta=reply.meta)
 
 
-def build_error_result(reply: OperationReply, data: Any = None) -> ToolResult:
+def build_error_result(reply: OperationReply, data: object = None) -> ToolResult:
     """Convert an error to a tool result; `data` is its body before it was rendered."""
     media_type = reply.get_header("content-type")
     if data is None and is_json(media_type):
@@ -71,7 +70,7 @@ def build_error_result(reply: OperationReply, data: Any = None) -> ToolResult:
     return ToolResult(text, is_error=True, meta={STATUS_META_KEY: reply.status})
 
 
-def _format_error(status: int, data: Any, retry_after: str) -> str:
+def _format_error(status: int, data: object, retry_after: str) -> str:
     """Format an error as one line per field, or in the view's own words.
 
     `retry_after` is in seconds. It is added unless the text contains it, as DRF's own text for throttled requests does.
@@ -85,7 +84,7 @@ def _format_error(status: int, data: Any, retry_after: str) -> str:
     return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[: MAX_ERROR_CHARACTERS - 1]}…"
 
 
-def _iter_lines(data: Any, path: str) -> Iterator[str]:
+def _iter_lines(data: object, path: str) -> Iterator[str]:
     if isinstance(data, Mapping):
         for key, value in data.items():
             own = key == api_settings.NON_FIELD_ERRORS_KEY or (key == "detail" and not path)
@@ -101,13 +100,13 @@ def _iter_lines(data: Any, path: str) -> Iterator[str]:
             yield f"{path}: {text}" if path else text
 
 
-def _build_structured(value: Any, wrapped: bool | None) -> Any:
+def _build_structured(value: object, wrapped: bool | None) -> object:
     if wrapped is None:
         return value if isinstance(value, dict) else {"result": value} if isinstance(value, list) else None
     return {"result": value} if wrapped else value
 
 
-def _parse_json(content: bytes) -> Any:
+def _parse_json(content: bytes) -> object:
     try:
         return jsonrpc.loads(content)
     except ValueError:

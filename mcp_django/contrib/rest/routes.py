@@ -20,6 +20,7 @@ from django.urls.resolvers import LocalePrefixPattern
 from django.utils.regex_helper import normalize
 
 from mcp_django.contrib.rest.actions import ViewAction
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 
 HARMLESS_MODULES = ("django.views.decorators.", "django.utils.decorators", "rest_framework.")
 """Modules whose decorators around a routed view do not control access.
@@ -40,11 +41,11 @@ class ViewRoute:
     """Name with namespaces, as `reverse()` expects it; "" without a name."""
     namespace: str
     callback: Callable[..., Any]
-    arguments: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    arguments: Mapping[str, JSONObject] = field(default_factory=dict)
     """Captured arguments, each with a schema."""
 
     @property
-    def initkwargs(self) -> Mapping[str, Any]:
+    def initkwargs(self) -> JSONMapping:
         """Return the keyword arguments of `as_view`."""
         return getattr(self.callback, "initkwargs", {})
 
@@ -61,7 +62,7 @@ class ViewRoute:
         basename = ":".join(part for part in (self.namespace, self.initkwargs.get("basename")) if part)
         return name in {self.name, self.namespace, basename} - {""}
 
-    def match(self, kwargs: Mapping[str, Any]) -> tuple[str, ResolverMatch]:
+    def match(self, kwargs: JSONMapping) -> tuple[str, ResolverMatch]:
         """Return the path for these values and its resolver match.
 
         The path is below the script's prefix.
@@ -85,7 +86,7 @@ class ViewRoute:
         raise Http404("Not found.")
 
 
-def _is_captured_as_given(given: Mapping[str, str], captured: Mapping[str, Any]) -> bool:
+def _is_captured_as_given(given: Mapping[str, str], captured: JSONMapping) -> bool:
     """Return True if the path captures each text as it was given.
 
     In `<path:tenant>/files/<path:name>`, a name that contains "/files/" would become part of the tenant. Converted
@@ -94,7 +95,7 @@ def _is_captured_as_given(given: Mapping[str, str], captured: Mapping[str, Any])
     return all(not isinstance(value := captured.get(name), str) or value == text for name, text in given.items())
 
 
-def to_path_text(value: Any) -> str:
+def to_path_text(value: object) -> str:
     """Return a value as path text; JSON may encode an integer as 1.0."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
@@ -161,7 +162,7 @@ def _has_equal_view(one: ViewRoute, other: ViewRoute) -> bool:
     )
 
 
-def _get_view_kwargs(route: ViewRoute) -> dict[str, Any]:
+def _get_view_kwargs(route: ViewRoute) -> JSONObject:
     return {name: value for name, value in route.initkwargs.items() if name not in ROUTER_KWARGS}
 
 
@@ -192,9 +193,9 @@ def _iter_routes(patterns: Any, above: tuple[Any, ...], namespaces: tuple[str, .
             yield ViewRoute(chain, name, ":".join(namespaces), pattern.callback, _collect_captures(chain))
 
 
-def _collect_captures(chain: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
+def _collect_captures(chain: tuple[Any, ...]) -> dict[str, JSONObject]:
     """Return the captured arguments by name, with the schemas of their converters."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, JSONObject] = {}
     for pattern in chain:
         converters = getattr(pattern, "converters", {})
         for name in pattern.regex.groupindex:
@@ -202,7 +203,7 @@ def _collect_captures(chain: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _get_converter_schema(converter: Any) -> dict[str, Any]:
+def _get_converter_schema(converter: object) -> JSONObject:
     if isinstance(converter, IntConverter):
         return {"type": "integer", "minimum": 0}
     if isinstance(converter, UUIDConverter):
@@ -226,7 +227,7 @@ def find_foreign_decorators(routed: Callable[..., Any], reference: Callable[...,
     return decorators
 
 
-def _iter_layers(function: Any) -> Iterator[Any]:
+def _iter_layers(function: object) -> Iterator[Any]:
     seen: set[int] = set()
     while hasattr(function, "__code__") and id(function) not in seen:
         seen.add(id(function))

@@ -8,7 +8,7 @@ import contextlib
 import functools
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -37,6 +37,7 @@ from mcp_django.contrib.rest.responses import build_error_result, build_result
 from mcp_django.contrib.rest.views import build_fake_request, build_fake_view
 from mcp_django.internal_request import build_request
 from mcp_django.protocol.headers import HeaderParam
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import DeclarationError, call_in_default_language, to_json_schema
 from mcp_django.schema.custom_schema import check_schema
@@ -59,7 +60,7 @@ class ViewToolOutput(OperationOutput):
     logger = logger
     violation_message = "Response violates the output schema, see outputs=: %s: %s"
 
-    def to_structured(self, value: Any) -> Any:
+    def to_structured(self, value: object) -> Any:
         """Return the valid part of the response, or the whole one without a valid part."""
         found = super().to_structured(value)
         valid = self.extract_valid(found)
@@ -115,7 +116,7 @@ class ExposedAction:
 
     action: ViewAction
     options: ViewOptions
-    kwargs: Mapping[str, Any]
+    kwargs: JSONMapping
     """Captured path arguments set by the project: values, or functions of the Context."""
     host: str | None
     on_compiled: Callable[[CompiledPlan], None] = lambda compiled: None
@@ -169,7 +170,7 @@ class ExposedAction:
         except ImproperlyConfigured as problem:
             raise UnusableViewError(f"{self!r}: {problem}") from problem
 
-    def is_permitted(self, principal: Any) -> bool:
+    def is_permitted(self, principal: object) -> bool:
         """Return True if the view's permission classes accept the principal.
 
         No row is checked. A permission class that needs a real request and fails counts as a denial.
@@ -207,7 +208,7 @@ class ExposedAction:
                 logger.warning("Request for the schemas is unprepared: %r", self, exc_info=True)
             return CompiledPlan(repr(self), PlanBuilder(self.action, self.options, request, components).build())
 
-    def run(self, context: Context, arguments: dict[str, Any]) -> Any:
+    def run(self, context: Context, arguments: JSONObject) -> Any:
         """Send one request to the view and return its ToolResult.
 
         For an async view the result is awaitable.
@@ -257,7 +258,7 @@ class ExposedAction:
             return await executor.run(_handle_exception, problem, request)
 
 
-def _discard(response: Any) -> None:
+def _discard(response: object) -> None:
     """Close a coroutine that will not run."""
     close = getattr(response, "close", None)
     if close is not None:
@@ -285,7 +286,7 @@ class ViewToolParameters:
         """Return the JSON Schema that clients see."""
         return self._exposed.get_listed_plan().parameters.schema
 
-    def check(self, arguments: dict[str, Any]) -> None:
+    def check(self, arguments: JSONObject) -> None:
         """Check that a request can be made of the arguments.
 
         Raises:
@@ -293,7 +294,7 @@ class ViewToolParameters:
         """
         self._exposed.get_compiled_plan().parameters.check(arguments)
 
-    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def convert(self, arguments: JSONObject) -> JSONObject:
         """Return the arguments of the operation with decoded files.
 
         Raises:
@@ -323,7 +324,7 @@ class ViewTool(Tool):
         if compiled.output is not None:
             self.output = compiled.output
 
-    def _wire(self) -> dict[str, Any]:
+    def _wire(self) -> JSONObject:
         if find_running_loop() is None:
             self.compilation.compile(self.exposed)
         elif not self.exposed.has_plan():
@@ -369,7 +370,7 @@ EXPOSED_ACTIONS: "WeakSet[ExposedAction]" = WeakSet()
 
 
 @register
-def check_exposed_views(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_exposed_views(app_configs: Sequence[Any] | None, **kwargs: object) -> list[CheckMessage]:
     """Check the routes of exposed views.
 
     Each view needs one route, and calls must not bypass decorators around it.

@@ -11,11 +11,12 @@ from mcp_django.contrib.rest.access.authentication import get_principal_authenti
 from mcp_django.contrib.rest.actions import ExposedView, ViewAction
 from mcp_django.contrib.rest.routes import ROUTER_KWARGS, ViewRoute
 from mcp_django.internal_request import PRINCIPAL_META_KEY
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 
 _ABSENT: Any = object()
 
 
-def get_initkwargs(action: ViewAction, route: ViewRoute | None) -> dict[str, Any]:
+def get_initkwargs(action: ViewAction, route: ViewRoute | None) -> JSONObject:
     """Return the keyword arguments of `as_view`: the route's, or a router's."""
     subject = action.subject
     if subject.callback is not None:
@@ -34,9 +35,7 @@ def get_view_actions(action: ViewAction, route: ViewRoute | None) -> dict[str, s
     )
 
 
-def build_callback(
-    subject: ExposedView, actions: Mapping[str, str], initkwargs: Mapping[str, Any]
-) -> Callable[..., Any]:
+def build_callback(subject: ExposedView, actions: Mapping[str, str], initkwargs: JSONMapping) -> Callable[..., Any]:
     """Return `as_view()` of the class, authenticating as the call's principal.
 
     DRF's `as_view` modifies the class (ViewSetMixin.as_view: five names; APIView.as_view: a guard on the queryset).
@@ -75,7 +74,7 @@ def build_fake_request(action: ViewAction, principal: Any = None) -> HttpRequest
 
 
 def build_fake_view(
-    action: ViewAction, actions: Mapping[str, str], initkwargs: Mapping[str, Any], http_request: HttpRequest
+    action: ViewAction, actions: Mapping[str, str], initkwargs: JSONMapping, http_request: HttpRequest
 ) -> tuple[Any, Request]:
     """Return a view in the state of a request of `build_fake_request`.
 

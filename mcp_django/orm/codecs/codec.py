@@ -6,8 +6,14 @@ A `Codec` is created once for each exposed column, by the builder that is regist
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
+from django.db import models
+
+from mcp_django.protocol.jsonrpc import JSONMapping
+
+ModelField: TypeAlias = "models.Field[Any, Any]"
+"""Column of any class."""
 EQUALITY_LOOKUPS = {"exact": "value", "in": "list", "isnull": "boolean"}
 TEXT_LOOKUPS = dict.fromkeys(("iexact", "contains", "icontains", "startswith", "istartswith"), "text")
 ORDER_LOOKUPS = {**dict.fromkeys(("gt", "gte", "lt", "lte"), "value"), "range": "pair"}
@@ -30,7 +36,7 @@ class Codec:
 
     kind: str
     """Type name for clients, such as "text", "integer", "decimal" or "date"."""
-    schema: Mapping[str, Any]
+    schema: JSONMapping
     """JSON Schema of a shown value."""
     encode: Convert | None = None
     """Function from a database value to JSON; None if the value is JSON already."""
@@ -46,13 +52,13 @@ class Codec:
 
     Kinds are value, list, pair, text, integer, boolean and date. Lookups that the column does not have are left out.
     """
-    filter_schema: Mapping[str, Any] | None = None
+    filter_schema: JSONMapping | None = None
     """JSON Schema of a value to compare with; None if it is `schema`."""
     is_orderable: bool = True
     """True if rows can be ordered and grouped by the column."""
     aggregates: frozenset[str] = COUNT_AGGREGATES
     """Supported aggregate functions."""
-    form_schema: Mapping[str, Any] | None = None
+    form_schema: JSONMapping | None = None
     """JSON Schema of a value that clients write; None if it is `schema`."""
     to_form: Convert | None = None
     """Function from JSON to input of the column's form field; None if the JSON is that input.
@@ -67,7 +73,7 @@ class Codec:
         return to_plain_value(value) if self.encode is None else self.encode(value)
 
 
-def to_plain_text(value: Any) -> str:
+def to_plain_text(value: object) -> str:
     """Return a value as a text of the class `str` itself.
 
     `str()` may return an instance of a subclass, such as a SafeString, which is not JSON.
@@ -75,7 +81,7 @@ def to_plain_text(value: Any) -> str:
     return str.__str__(str(value))
 
 
-def to_plain_value(value: Any) -> Any:
+def to_plain_value(value: object) -> object:
     """Return a text or a number without its subclass, such as a member of an enum.
 
     Other values are returned unchanged.
@@ -89,6 +95,6 @@ def to_plain_value(value: Any) -> Any:
     return value
 
 
-def reject_comparison(value: Any) -> Any:
+def reject_comparison(value: object) -> object:
     """Refuse a value to compare with."""
     raise ValueError("values of this field cannot be compared")

@@ -6,7 +6,6 @@ filter, an order and a form mean the shown value. If a class prepares its values
 null.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +13,12 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models.query_utils import DeferredAttribute
 
-from mcp_django.orm.codecs.codec import NULL_LOOKUPS, Codec, reject_comparison, to_plain_text
+from mcp_django.orm.codecs.codec import NULL_LOOKUPS, Codec, Convert, ModelField, reject_comparison, to_plain_text
 
-FieldClass = type["models.Field[Any, Any]"]
+FieldClass = type[ModelField]
 
 
-def adapt_codec(codec: Codec, field: Any, field_class: FieldClass) -> Codec:
+def adapt_codec(codec: Codec, field: object, field_class: FieldClass) -> Codec:
     """Return the codec of `field_class` for a field whose own class may convert values in another way."""
     is_read_converted = field_class is models.Field or _overrides(field, field_class, "from_db_value")
     if not is_read_converted and not _has_converting_attribute(field, field_class):
@@ -33,12 +32,12 @@ def adapt_codec(codec: Codec, field: Any, field_class: FieldClass) -> Codec:
     return replace(codec, decode=_create_decoder(codec, field))
 
 
-def _overrides(field: Any, field_class: FieldClass, name: str) -> bool:
+def _overrides(field: object, field_class: FieldClass, name: str) -> bool:
     """Return True if the field's class has another method than `field_class`."""
     return getattr(type(field), name, None) is not getattr(field_class, name, None)
 
 
-def _has_converting_attribute(field: Any, field_class: FieldClass) -> bool:
+def _has_converting_attribute(field: object, field_class: FieldClass) -> bool:
     """Return True if the field's class adds an attribute to models that may convert an assigned value."""
     if not any(_overrides(field, field_class, name) for name in ("contribute_to_class", "descriptor_class")):
         return False
@@ -46,7 +45,7 @@ def _has_converting_attribute(field: Any, field_class: FieldClass) -> bool:
     return hasattr(type(attribute), "__set__") and type(attribute) is not DeferredAttribute
 
 
-def _create_encoder(codec: Codec, field: Any, *, is_prepared: bool) -> Callable[[Any], Any]:
+def _create_encoder(codec: Codec, field: Any, *, is_prepared: bool) -> Convert:
     is_text = codec.schema.get("type") == "string" and codec.encode in (None, to_plain_text)
 
     def encode(value: Any) -> Any:
@@ -58,7 +57,7 @@ def _create_encoder(codec: Codec, field: Any, *, is_prepared: bool) -> Callable[
     return encode
 
 
-def _create_decoder(codec: Codec, field: Any) -> Callable[[Any], Any]:
+def _create_decoder(codec: Codec, field: Any) -> Convert:
     def decode(value: Any) -> Any:
         wanted = codec.decode(value)
         try:

@@ -27,6 +27,7 @@ from mcp_django.orm.codecs.codec import (
     RANGE_AGGREGATES,
     TEXT_LOOKUPS,
     Codec,
+    ModelField,
     reject_comparison,
     to_plain_text,
 )
@@ -46,6 +47,7 @@ from mcp_django.orm.codecs.parsing import (
 )
 from mcp_django.orm.codecs.registry import register_codec
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.schema import ANY_VALUE_SCHEMA, any_of_types, make_nullable, to_json
 
 BIG_INTEGER_SCHEMA = {
@@ -110,7 +112,7 @@ DATE_CODEC = Codec(
     aggregates=RANGE_AGGREGATES,
     to_form=parse_date_value,
 )
-_CONSTANT_CODECS: dict[type["models.Field[Any, Any]"], Codec] = {
+_CONSTANT_CODECS: dict[type[ModelField], Codec] = {
     models.BooleanField: Codec(
         kind="boolean",
         schema={"type": "boolean"},
@@ -167,7 +169,7 @@ _CONSTANT_CODECS: dict[type["models.Field[Any, Any]"], Codec] = {
 """Codecs that depend on the class of a field only."""
 
 
-def _register_constant_codec(field_class: type["models.Field[Any, Any]"], codec: Codec) -> None:
+def _register_constant_codec(field_class: type[ModelField], codec: Codec) -> None:
     register_codec(field_class)(lambda field: codec)
 
 
@@ -279,7 +281,7 @@ def _build_json_codec(field: Any) -> Codec:
 def _build_file_codec(field: Any) -> Codec:
     storage = field.storage
 
-    def encode(value: Any) -> dict[str, Any] | None:
+    def encode(value: Any) -> JSONObject | None:
         name = to_plain_text(value)
         if not name:
             return None
@@ -300,8 +302,8 @@ def _build_file_codec(field: Any) -> Codec:
     )
 
 
-def _build_text_schema(field: Any) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "string"}
+def _build_text_schema(field: Any) -> JSONObject:
+    schema: JSONObject = {"type": "string"}
     if field.max_length is not None:
         schema["maxLength"] = field.max_length
     if not field.blank and not field.has_default():
@@ -314,8 +316,8 @@ def _build_text_schema(field: Any) -> dict[str, Any]:
     return schema
 
 
-def _build_bounds(field: Any) -> dict[str, Any]:
-    schema: dict[str, Any] = {}
+def _build_bounds(field: Any) -> JSONObject:
+    schema: JSONObject = {}
     for check in field.validators:
         limit = getattr(check, "limit_value", None)
         if not isinstance(limit, int | float) or isinstance(limit, bool):

@@ -27,7 +27,7 @@ _INTEGER_BOUND = 1 << 63
 _INTEGER_TEXT = re.compile(r"-?[0-9]{1,19}")
 
 
-def parse_text_value(value: Any) -> str:
+def parse_text_value(value: object) -> str:
     """Return a text to compare with.
 
     Raises:
@@ -42,7 +42,7 @@ def parse_text_value(value: Any) -> str:
     return value
 
 
-def parse_integer_value(value: Any) -> int:
+def parse_integer_value(value: object) -> int:
     """Return an integer of 64 bits.
 
     Raises:
@@ -57,7 +57,7 @@ def parse_integer_value(value: Any) -> int:
     return value
 
 
-def parse_big_integer_value(value: Any) -> int:
+def parse_big_integer_value(value: object) -> int:
     """Return an integer of 64 bits, given as such or as its decimal text.
 
     Raises:
@@ -68,7 +68,7 @@ def parse_big_integer_value(value: Any) -> int:
     return parse_integer_value(value)
 
 
-def parse_boolean_value(value: Any) -> bool:
+def parse_boolean_value(value: object) -> bool:
     """Return a boolean.
 
     Raises:
@@ -79,7 +79,7 @@ def parse_boolean_value(value: Any) -> bool:
     return value
 
 
-def parse_datetime_value(value: Any) -> dt.datetime:
+def parse_datetime_value(value: object) -> dt.datetime:
     """Parse a point in time; without a time zone the current one applies.
 
     Raises:
@@ -99,7 +99,7 @@ def parse_datetime_value(value: Any) -> dt.datetime:
         raise ValueError("out of range") from None
 
 
-def parse_date_value(value: Any) -> dt.date:
+def parse_date_value(value: object) -> dt.date:
     """Parse a date.
 
     Raises:
@@ -109,7 +109,7 @@ def parse_date_value(value: Any) -> dt.date:
     return date
 
 
-def parse_time_value(value: Any) -> dt.time:
+def parse_time_value(value: object) -> dt.time:
     """Parse a time of day.
 
     Raises:
@@ -122,7 +122,7 @@ def parse_time_value(value: Any) -> dt.time:
     return time
 
 
-def parse_duration_value(value: Any) -> dt.timedelta:
+def parse_duration_value(value: object) -> dt.timedelta:
     """Parse a duration.
 
     Raises:
@@ -134,7 +134,7 @@ def parse_duration_value(value: Any) -> dt.timedelta:
     return duration
 
 
-def _parse_value(parse: Callable[[str], Any], value: Any, expected: str) -> Any:
+def _parse_value(parse: Callable[[str], Any], value: object, expected: str) -> Any:
     if type(value) is not str or len(value) > 100:
         raise ValueError(expected)
     try:
@@ -158,7 +158,7 @@ def parse_number_value(value: Any) -> float:
     return number
 
 
-def parse_uuid_value(value: Any) -> uuid.UUID:
+def parse_uuid_value(value: object) -> uuid.UUID:
     if type(value) is not str or len(value) > 50:
         raise ValueError("give a UUID")
     try:
@@ -167,7 +167,7 @@ def parse_uuid_value(value: Any) -> uuid.UUID:
         raise ValueError("not a UUID") from None
 
 
-def parse_address_value(value: Any) -> str:
+def parse_address_value(value: object) -> str:
     try:
         return str(ipaddress.ip_address(parse_text_value(value)))
     except ValueError:

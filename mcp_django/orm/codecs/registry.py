@@ -11,7 +11,7 @@ from typing import Any, cast
 from django.core.exceptions import FieldError
 from django.db import models
 
-from mcp_django.orm.codecs.codec import Codec
+from mcp_django.orm.codecs.codec import Codec, ModelField
 from mcp_django.orm.codecs.conversion import FieldClass, adapt_codec
 from mcp_django.schema import DeclarationError
 
@@ -46,7 +46,7 @@ def register_codec(*field_classes: FieldClass | str, replace: bool = False) -> C
     return register
 
 
-def get_codec(field: "models.Field[Any, Any]", field_class: FieldClass | None = None) -> Codec:
+def get_codec(field: ModelField, field_class: FieldClass | None = None) -> Codec:
     """Return the codec of a concrete field; foreign keys use their target field.
 
     With `field_class`, return the codec that the field would have as an instance of this class. The lookups are those
@@ -56,7 +56,7 @@ def get_codec(field: "models.Field[Any, Any]", field_class: FieldClass | None = 
     while isinstance(field, models.ForeignObject):
         field = field.target_field
     if isinstance(field, models.GeneratedField):
-        return get_codec(cast("models.Field[Any, Any]", field.output_field), field_class)
+        return get_codec(cast(ModelField, field.output_field), field_class)
 
     build, registered_class = _find_builder(field_class or type(field))
     codec = build(field)

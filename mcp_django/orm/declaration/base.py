@@ -13,7 +13,13 @@ from mcp_django.orm.codecs import get_codec
 from mcp_django.orm.declaration.exposed_fields import Exposure, compile_exposure, find_field
 from mcp_django.orm.declaration.names import to_ascii_name
 from mcp_django.orm.declaration.writable_form import FormClass, WritableForm, build_form_class, build_writable_form
-from mcp_django.orm.row_permissions import ModelPermission, RowPermissions, can_restrict_rows, get_row_permissions
+from mcp_django.orm.row_permissions import (
+    ModelPermission,
+    RowPermissions,
+    can_restrict_rows,
+    get_row_permissions,
+    get_user_principal,
+)
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import describe_source
@@ -333,7 +339,10 @@ class BaseModelToolset(Toolset):
         if is_replaced or not self.row_permissions.restricts_rows:
             return queryset
         return self.row_permissions.filter_rows(
-            ctx.principal, self.permission_name("view"), queryset, lambda row: self.has_view_permission(ctx, row)
+            get_user_principal(ctx),
+            self.permission_name("view"),
+            queryset,
+            lambda row: self.has_view_permission(ctx, row),
         )
 
     def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
@@ -356,7 +365,7 @@ class BaseModelToolset(Toolset):
         return self._has_model_permission(ctx, "delete", obj)
 
     def _has_model_permission(self, ctx: Context, action: str, *obj: Any) -> bool:
-        return self.row_permissions.has_perm(ctx.principal, self.permission_name(action), self.model, *obj)
+        return self.row_permissions.has_perm(get_user_principal(ctx), self.permission_name(action), self.model, *obj)
 
     def can_keep_row(self, ctx: Context, obj: Any, *, is_new: bool) -> bool:
         """Return True if the caller may have saved this row, with the values that it has now.
@@ -368,7 +377,7 @@ class BaseModelToolset(Toolset):
             return True
         if not is_new:
             return self.has_change_permission(ctx, obj)
-        return self.row_permissions.has_add_perm(ctx.principal, self.permission_name(action), obj)
+        return self.row_permissions.has_add_perm(get_user_principal(ctx), self.permission_name(action), obj)
 
     def get_ordering(self, ctx: Context) -> FieldNames:
         """Return the default order of lists."""

@@ -105,7 +105,7 @@ def _check_hooks(toolset: BaseModelToolset) -> None:
             raise DeclarationError(f"{toolset.source}: {name} is called as a plain function; write it with def")
 
 
-def _check_name(toolset: BaseModelToolset, name: Any) -> None:
+def _check_name(toolset: BaseModelToolset, name: object) -> None:
     where = toolset.source
     if not isinstance(name, str):
         raise DeclarationError(f"{where}: fields names {name!r}, which is not a string")

@@ -1,7 +1,7 @@
 """Computed fields: methods and properties that are shown like columns."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models.manager import BaseManager
 from django.utils.functional import cached_property as django_cached_property
 
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.schema import DeclarationError, compile_output, describe_callable, to_json, to_json_fallback
 
 _PROPERTIES = (property, cached_property, django_cached_property)
@@ -21,8 +22,8 @@ class ComputedField:
 
     get_value: Callable[[Any, Any], Any]
     """Function from an object and the call's context to JSON."""
-    schema: Mapping[str, Any]
-    definitions: Mapping[str, Any]
+    schema: JSONMapping
+    definitions: JSONMapping
     """Definitions that the schema refers to, by name."""
     description: str
 
@@ -109,5 +110,5 @@ def _format_object(value: Any) -> Any:
     return str(value) if has_own_text and not is_row and not callable(value) else to_json_fallback(value)
 
 
-def _remove_definitions(schema: dict[str, Any]) -> dict[str, Any]:
+def _remove_definitions(schema: JSONObject) -> JSONObject:
     return {key: value for key, value in schema.items() if key != "$defs"}

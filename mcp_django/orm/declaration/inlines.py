@@ -8,6 +8,7 @@ from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.checks import check_declaration
 from mcp_django.orm.declaration.exposed_fields import Exposure, compile_exposure, get_tree_columns
 from mcp_django.orm.declaration.writable_form import FormClass
+from mcp_django.orm.row_permissions import Rows
 from mcp_django.schema import DeclarationError
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import describe_source
@@ -71,7 +72,7 @@ class ModelInline(BaseModelToolset):
             exposure = parent_exposure.cache[self] = compile_exposure(self)
         return exposure
 
-    def get_queryset(self, ctx: Context) -> "models.QuerySet[Any, Any]":
+    def get_queryset(self, ctx: Context) -> Rows:
         """Return the rows that the caller may see.
 
         If the model has a toolset on this server, only rows of that toolset are included.
@@ -124,7 +125,7 @@ class ModelInline(BaseModelToolset):
         """See ModelToolset."""
         return (self.foreign_key.name,)
 
-    def get_rows_below(self, parent: Any, using: str) -> "models.QuerySet[Any, Any]":
+    def get_rows_below(self, parent: Any, using: str) -> Rows:
         """Return all rows below a parent row or primary key, regardless of visibility."""
         return self.model._base_manager.using(using).filter(**{self.foreign_key.name: parent})
 

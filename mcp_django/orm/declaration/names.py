@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from typing import Any
 
 from django.db import models
 from django.db.models.constants import LOOKUP_SEP
@@ -27,7 +26,7 @@ def is_secret_name(name: str) -> bool:
     return any(_SECRET_NAME.search(_to_snake_case(segment)) for segment in name.split(LOOKUP_SEP))
 
 
-def is_secret_column(name: str, column: Any) -> bool:
+def is_secret_column(name: str, column: object) -> bool:
     """Return True if a path to a column probably leads to a secret.
 
     `column` is the Django field at its end, or None for a computed value. A boolean, a date, a time or a duration is no

@@ -10,6 +10,8 @@ from typing import Any
 from django import forms
 from django.db import models
 
+from mcp_django.protocol.jsonrpc import JSONObject
+
 
 class RelatedRowField(forms.ModelChoiceField):  # type: ignore[type-arg]  # generic for type checkers only
     """Choice of one row of a model."""
@@ -52,7 +54,7 @@ def build_relation_field(field: Any, **options: Any) -> forms.Field | None:
     if method is models.ForeignKey.formfield or (
         method is models.OneToOneField.formfield and not field.remote_field.parent_link
     ):
-        key: dict[str, Any] = {"to_field_name": field.remote_field.field_name, "blank": field.blank}
+        key: JSONObject = {"to_field_name": field.remote_field.field_name, "blank": field.blank}
         return _build_field(models.ForeignKey, field, form_class=RelatedRowField, model=model, **{**options, **key})
     return None
 

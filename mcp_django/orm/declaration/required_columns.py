@@ -3,10 +3,9 @@
 The database refuses such a row, because the column is NULL. An empty text is a value for it, so texts are not reported.
 """
 
-from typing import Any
-
 from django.db import models
 
+from mcp_django.orm.codecs.codec import ModelField
 from mcp_django.orm.declaration.writable_form import WritableDeclaration
 
 _HOOKS = ("save_model", "get_form_class")
@@ -26,7 +25,7 @@ def find_unfilled_columns(toolset: WritableDeclaration) -> list[str]:
     ]
 
 
-def _is_empty(field: "models.Field[Any, Any]") -> bool:
+def _is_empty(field: ModelField) -> bool:
     """Return True if a new row has no value for the column unless its caller gives one."""
     is_filled = field.null or field.has_default() or field.has_db_default() or isinstance(field, models.GeneratedField)
     if is_filled or field.auto_created or not field.editable or isinstance(field, models.AutoField):
@@ -35,7 +34,7 @@ def _is_empty(field: "models.Field[Any, Any]") -> bool:
     return field.get_default() is None and not _is_of_project(type(field), "pre_save", "django.")
 
 
-def _is_of_project(cls: type[Any], name: str, package: str = "mcp_django.") -> bool:
+def _is_of_project(cls: type[object], name: str, package: str = "mcp_django.") -> bool:
     """Return True if a class has a method that is not of the package that defines its base class."""
     owner = next(base for base in cls.__mro__ if name in vars(base))
     return not owner.__module__.startswith(package)

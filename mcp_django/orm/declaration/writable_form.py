@@ -6,7 +6,7 @@ may be given as a number. An optional text may be given as null. A choice lists 
 Files are not writable. A storage is not transactional, so a dry run or a rejected form could not undo an upload.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from functools import partial
@@ -22,8 +22,10 @@ from django.utils.html import strip_tags
 from mcp_django.forms.choices import ValueChoice, build_choice_schema, describe_choices, join_sentences, list_choices
 from mcp_django.forms.fields import build_property
 from mcp_django.orm.codecs import Codec, get_codec
+from mcp_django.orm.codecs.codec import Convert, ModelField
 from mcp_django.orm.declaration.exposed_fields import ExposedField, RowDeclaration, get_tree_columns
 from mcp_django.orm.declaration.relation_fields import build_relation_field
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.schema import DeclarationError, any_of_types, convert_failures, list_types, make_nullable
 
 FormClass: TypeAlias = "type[forms.ModelForm[Any]]"
@@ -43,8 +45,8 @@ DATABASE_DEFAULT_DESCRIPTION = "In a new row, the database sets it if it is omit
 class WritableValue(NamedTuple):
     """Field value as clients write it."""
 
-    schema: dict[str, Any]
-    parse: Callable[[Any], Any]
+    schema: JSONObject
+    parse: Convert
     """Function from valid JSON, except null, to input of the form field.
 
     It raises ValueError with a message for the client.
@@ -99,9 +101,7 @@ def _has_initial_value(field: forms.Field) -> bool:
     return field.initial is not None
 
 
-def _add_parts(
-    schema: dict[str, Any], read: Callable[[Any], Any], field: forms.MultiValueField
-) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+def _add_parts(schema: JSONObject, read: Convert, field: forms.MultiValueField) -> tuple[JSONObject, Convert]:
     """Return a value that may also be the list of its parts, unless the codec has a form for them."""
     if {"array", "object"} & {*list_types(schema)}:
         return schema, read
@@ -138,7 +138,7 @@ def _accepts_null(item: ExposedField, field: forms.Field) -> bool:
     return value is not None and (value != "" or bool(item.model_field.empty_strings_allowed))
 
 
-def _build_to_many_value(field: Any, codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+def _build_to_many_value(field: Any, codec: Codec) -> tuple[JSONObject, Convert]:
     own_codec = get_codec(field)
     if own_codec.to_form is not None:  # rows are written by their names, for example
         return dict(own_codec.form_schema or own_codec.schema), own_codec.to_form
@@ -151,7 +151,7 @@ def _build_to_many_value(field: Any, codec: Codec) -> tuple[dict[str, Any], Call
     return schema, lambda values: [codec.decode(value) for value in values]
 
 
-def _build_single_value(field: Any, codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+def _build_single_value(field: Any, codec: Codec) -> tuple[JSONObject, Convert]:
     if field.is_relation:
         return {**codec.schema}, codec.decode
     if codec.kind == "list" and isinstance(getattr(field, "base_field", None), models.Field):
@@ -197,9 +197,7 @@ def serialize_choice(codec: Codec, value: Any) -> Any:
     return value if is_plain else codec.serialize(value)
 
 
-def _build_choice_value(
-    choices: Sequence[ValueChoice], field: forms.Field
-) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+def _build_choice_value(choices: Sequence[ValueChoice], field: forms.Field) -> tuple[JSONObject, Convert]:
     schema = build_choice_schema(choices)
     sources = {choice.value: choice.source for choice in choices}
     if not isinstance(field, forms.MultipleChoiceField):
@@ -211,7 +209,7 @@ def _build_choice_value(
     )
 
 
-def _build_list_value(field: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+def _build_list_value(field: Any) -> tuple[JSONObject, Convert]:
     base_field = field.base_field
     schema, read = _build_single_value(base_field, get_codec(base_field))
     if base_field.choices:
@@ -281,7 +279,7 @@ def build_form_class(toolset: WritableDeclaration, server_fields: tuple[str, ...
     names += [name for name in server_fields if name not in names]
     callback = getattr(meta, "formfield_callback", None) or _build_form_field
 
-    def build_field(field: "models.Field[Any, Any]", **given: Any) -> Any:
+    def build_field(field: ModelField, **given: Any) -> Any:
         with _name_field(toolset, field.name):
             return callback(field, **given)
 
@@ -338,7 +336,7 @@ def _is_writable(field: Any) -> bool:
     return not isinstance(field, models.FileField) and (is_plain or get_codec(field).to_form is not None)
 
 
-def _build_form_field(field: "models.Field[Any, Any]", **given: Any) -> Any:
+def _build_form_field(field: ModelField, **given: Any) -> Any:
     if isinstance(field, models.URLField):
         # Django 5.2 warns unless a scheme is set.
         given.setdefault("assume_scheme", "https")

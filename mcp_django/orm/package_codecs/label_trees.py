@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from typing import Any
 
 from mcp_django.orm.codecs.codec import COMPARABLE_LOOKUPS, Codec, to_plain_text
 from mcp_django.orm.codecs.parsing import parse_text_value
@@ -12,7 +11,7 @@ _PATH = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _QUERY = re.compile(r"[A-Za-z0-9_.*{},|@%!-]+")
 
 
-def parse_label_path(value: Any) -> str:
+def parse_label_path(value: object) -> str:
     """Return a path of labels, such as `top.science`.
 
     Raises:
@@ -23,7 +22,7 @@ def parse_label_path(value: Any) -> str:
     return str(value)
 
 
-def parse_label_query(value: Any) -> str:
+def parse_label_query(value: object) -> str:
     """Return a pattern of paths (`lquery`), such as `top.*`.
 
     Raises:
@@ -35,7 +34,7 @@ def parse_label_query(value: Any) -> str:
 
 
 @register_codec("django_ltree.fields.PathField")
-def build_label_path_codec(field: Any) -> Codec:
+def build_label_path_codec(field: object) -> Codec:
     """Build the codec of a path in a label tree."""
     codec = Codec(
         kind="label-path",

@@ -3,7 +3,6 @@
 A shown value is a text such as `10.0.0.0/8`, and so is the operand of a lookup.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +14,7 @@ from mcp_django.orm.codecs.codec import (
     RANGE_AGGREGATES,
     TEXT_LOOKUPS,
     Codec,
+    Convert,
     to_plain_text,
 )
 from mcp_django.orm.codecs.parsing import parse_text_value
@@ -73,7 +73,7 @@ def _own_text_lookups(field: Any) -> dict[str, str]:
     return {name: operand for name, operand in TEXT_LOOKUPS.items() if any(name in lookups for lookups in own)}
 
 
-def _create_list_parser(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _create_list_parser(decode: Convert) -> Convert:
     def parse(value: Any) -> list[Any]:
         if type(value) is not list or len(value) > 200:
             raise ValueError("give a list of at most 200 addresses")

@@ -1,11 +1,11 @@
 """Codecs of the field classes of `django.contrib.postgres`: arrays, ranges, hstore."""
 
-from collections.abc import Callable
 from typing import Any
 
-from mcp_django.orm.codecs.codec import EQUALITY_LOOKUPS, Codec
+from mcp_django.orm.codecs.codec import EQUALITY_LOOKUPS, Codec, Convert
 from mcp_django.orm.codecs.parsing import parse_text_value
 from mcp_django.orm.codecs.registry import get_codec, register_codec
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.schema import any_of_types, make_nullable
 
 MAX_ITEMS = 200
@@ -58,7 +58,7 @@ def build_range_codec(field: Any) -> Codec:
     end = get_codec(field.base_field)
     default_bounds = getattr(field, "default_bounds", "[)")
 
-    def encode(value: Any) -> dict[str, Any]:
+    def encode(value: Any) -> JSONObject:
         if value.isempty:
             return {"lower": None, "upper": None, "bounds": _EMPTY}
         bounds = f"{'[' if value.lower_inc else '('}{']' if value.upper_inc else ')'}"
@@ -98,7 +98,7 @@ def build_range_codec(field: Any) -> Codec:
     )
 
 
-def _build_range_schema(end: Any, bounds: list[str]) -> dict[str, Any]:
+def _build_range_schema(end: Any, bounds: list[str]) -> JSONObject:
     ends = make_nullable({key: rule for key, rule in end.items() if key != "description"})
     properties = {"lower": ends, "upper": ends, "bounds": {"type": "string", "enum": bounds}}
     return {
@@ -109,7 +109,7 @@ def _build_range_schema(end: Any, bounds: list[str]) -> dict[str, Any]:
     }
 
 
-def _parse_ends(value: Any, parse: Callable[[Any], Any]) -> list[Any]:
+def _parse_ends(value: Any, parse: Convert) -> list[Any]:
     if not isinstance(value, dict) or not {"lower", "upper"} <= value.keys() <= {"lower", "upper", "bounds"}:
         raise ValueError("give an object with lower, upper and bounds")
     if value.get("bounds") not in (None, *_BOUNDS, _EMPTY):

@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 
 from mcp_django.orm.codecs.codec import NULL_LOOKUPS, Codec, reject_comparison
 from mcp_django.orm.codecs.registry import register_codec
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.schema import ANY_VALUE_SCHEMA, to_json
 
 MAX_BLOCKS = 1000
@@ -50,6 +51,6 @@ def build_stream_codec(field: Any) -> Codec:
     )
 
 
-def _build_block_schema(type_schema: dict[str, Any]) -> dict[str, Any]:
+def _build_block_schema(type_schema: JSONObject) -> JSONObject:
     properties = {"type": type_schema, "value": ANY_VALUE_SCHEMA, "id": {"type": "string"}}
     return {"type": "object", "properties": properties, "required": ["type", "value"]}

@@ -3,12 +3,11 @@
 Rows show lists, forms take lists, and the filter `contains` finds the rows with one of the texts.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from django.db import models
 
-from mcp_django.orm.codecs.codec import Codec, reject_comparison, to_plain_text
+from mcp_django.orm.codecs.codec import Codec, Convert, reject_comparison, to_plain_text
 from mcp_django.orm.codecs.parsing import parse_text_value
 from mcp_django.orm.codecs.registry import get_codec, register_codec
 
@@ -31,7 +30,7 @@ def _build_list_codec(field: Any) -> Codec:
     texts = [to_plain_text(value) for value, _ in field.flatchoices or ()]
     # The database compares texts, so a text that is part of another one would find rows without it.
     is_unambiguous = not any(text in other for text in texts for other in texts if text != other)
-    lookups: dict[str, str | Callable[[Any], Any]] = {"isnull": "boolean"}
+    lookups: dict[str, str | Convert] = {"isnull": "boolean"}
     if is_unambiguous:
         lookups = {"contains": parse_item, **lookups}
     return Codec(

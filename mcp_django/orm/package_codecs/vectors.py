@@ -17,7 +17,7 @@ def build_vector_codec(field: Any) -> Codec:
     size = {"maxItems": MAX_DIMENSIONS} if dimensions is None else {"minItems": dimensions, "maxItems": dimensions}
     schema = {"type": "array", "items": {"type": "number"}, **size}
 
-    def decode(value: Any) -> list[float]:
+    def decode(value: object) -> list[float]:
         if type(value) is not list or not all(type(item) in (int, float) for item in value):
             raise ValueError("give a list of numbers")
         if not 1 <= len(value) <= MAX_DIMENSIONS or (dimensions is not None and len(value) != dimensions):

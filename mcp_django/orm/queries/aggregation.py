@@ -1,16 +1,16 @@
 """Aggregation: groups and metrics of a client as a single SQL statement."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import models
-from django.db.models import Avg, Count, F, Max, Min, OrderBy, Q, QuerySet, Sum
+from django.db.models import Avg, Count, F, Max, Min, OrderBy, Q, Sum
 from django.db.models.constants import LOOKUP_SEP
 from django.db.models.functions import ExtractDay, ExtractMonth, ExtractYear, TruncDate
 
 from mcp_django.orm.codecs import Codec
-from mcp_django.orm.codecs.codec import METRIC_LOOKUPS
+from mcp_django.orm.codecs.codec import METRIC_LOOKUPS, Convert
 from mcp_django.orm.codecs.django_fields import (
     BIG_INTEGER_CODEC,
     DATE_CODEC,
@@ -21,7 +21,9 @@ from mcp_django.orm.codecs.django_fields import (
 from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
 from mcp_django.orm.queries.serialize import build_reference
 from mcp_django.orm.queries.visibility import VisibilityScope, format_names
+from mcp_django.orm.row_permissions import Rows
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.schema.validation.messages import describe_unknown
 
 AGGREGATE_FUNCTIONS: Mapping[str, type[models.Aggregate]] = {
@@ -31,7 +33,7 @@ AGGREGATE_FUNCTIONS: Mapping[str, type[models.Aggregate]] = {
     "min": Min,
     "max": Max,
 }
-_DATE_PARTS: Mapping[str, Callable[[Any], Any]] = {
+_DATE_PARTS: Mapping[str, Convert] = {
     "year": ExtractYear,
     "month": ExtractMonth,
     "day": ExtractDay,
@@ -52,7 +54,7 @@ class AggregationGroup:
     is_target_visible: bool = False
     """True if the caller may view the other model, for a relation."""
 
-    def serialize(self, value: Any, label: Any) -> Any:
+    def serialize(self, value: object, label: object) -> object:
         """Return the group's value as JSON."""
         pk = self.codec.serialize(value)
         target = self.item.target
@@ -94,7 +96,7 @@ def resolve_group(scope: VisibilityScope, name: str) -> AggregationGroup:
     return AggregationGroup(name, item, item.codec, scope.build_expression(item), label, visible)
 
 
-def resolve_metric(scope: VisibilityScope, request: Mapping[str, Any]) -> AggregationMetric:
+def resolve_metric(scope: VisibilityScope, request: JSONMapping) -> AggregationMetric:
     """Return the metric for a function of a field, or for the number of rows.
 
     Raises:
@@ -111,7 +113,7 @@ def resolve_metric(scope: VisibilityScope, request: Mapping[str, Any]) -> Aggreg
         allowed = ", ".join(sorted(item.codec.aggregates))
         raise ToolError(f"metrics: {function} does not apply to {field}, which is {item.codec.kind}; use {allowed}")
     name = request.get("name", f"{function}_{field}" if not distinct else f"{function}_distinct_{field}")
-    options: dict[str, Any] = {"distinct": True} if distinct else {}
+    options: JSONObject = {"distinct": True} if distinct else {}
     if distinct and function != "count":
         raise ToolError("metrics: distinct is supported by count only")
 
@@ -136,7 +138,7 @@ class Aggregation:
         ToolError: a name is unknown, used twice, or incompatible with the others.
     """
 
-    def __init__(self, scope: VisibilityScope, group_by: Sequence[str], metrics: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, scope: VisibilityScope, group_by: Sequence[str], metrics: Sequence[JSONMapping]) -> None:
         self.groups = [resolve_group(scope, name) for name in dict.fromkeys(group_by)]
         self.metrics = [resolve_metric(scope, asked) for asked in metrics]
         names = [*(group.name for group in self.groups), *(metric.name for metric in self.metrics)]
@@ -147,9 +149,7 @@ class Aggregation:
         self._group_aliases = {group.name: f"_mcp_group_{n}" for n, group in enumerate(self.groups)}
         self._metric_aliases = {metric.name: f"_mcp_metric_{n}" for n, metric in enumerate(self.metrics)}
 
-    def apply(
-        self, rows: "QuerySet[Any, Any]", having: Mapping[str, Any] | None, order_by: Sequence[str] | None
-    ) -> "QuerySet[Any, Any]":
+    def apply(self, rows: Rows, having: JSONMapping | None, order_by: Sequence[str] | None) -> Rows:
         """Return the grouped queryset; `serialize_row` converts its tuples."""
         metrics = {self._metric_aliases[metric.name]: metric.expression for metric in self.metrics}
         columns = {self._group_aliases[group.name]: group.expression for group in self.groups}
@@ -161,7 +161,7 @@ class Aggregation:
             # A constant group yields one row of metrics even without any rows.
             columns = {"_mcp_all": models.Value(1)}
 
-        queryset: QuerySet[Any, Any] = rows.order_by().values(**columns, **labels).annotate(**metrics)
+        queryset: Rows = rows.order_by().values(**columns, **labels).annotate(**metrics)
         if having:
             queryset = queryset.filter(*(self._build_having_condition(name, value) for name, value in having.items()))
         queryset = queryset.order_by(*order)
@@ -177,7 +177,7 @@ class Aggregation:
             return OrderBy(F(alias), descending=True, nulls_last=True)
         return OrderBy(F(alias), nulls_last=True)
 
-    def _build_having_condition(self, name: str, value: Any) -> Q:
+    def _build_having_condition(self, name: str, value: object) -> Q:
         path, separator, lookup = name.rpartition(LOOKUP_SEP)
         if name in self._metric_aliases or not separator:
             path, lookup = name, "exact"
@@ -198,7 +198,7 @@ class Aggregation:
             raise ToolError(f"having: {name}: {problem}") from None
         return Q(**{f"{self._metric_aliases[path]}{LOOKUP_SEP}{lookup}": bound})
 
-    def serialize_row(self, row: Sequence[Any]) -> dict[str, Any]:
+    def serialize_row(self, row: Sequence[object]) -> JSONObject:
         """Return one group as JSON."""
         first_label = len(self.groups) or 1
         labels = iter(row[first_label:])

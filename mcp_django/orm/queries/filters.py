@@ -3,14 +3,14 @@
 All names pass through `VisibilityScope.resolve_field`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.constants import LOOKUP_SEP
 from django.utils.text import smart_split, unescape_string_literal
 
-from mcp_django.orm.codecs.codec import LOOKUPS
+from mcp_django.orm.codecs.codec import LOOKUPS, Convert
 from mcp_django.orm.codecs.parsing import (
     parse_boolean_value,
     parse_date_value,
@@ -25,7 +25,9 @@ from mcp_django.orm.queries.visibility import (
     MAX_SEARCH_WORDS,
     VisibilityScope,
 )
+from mcp_django.orm.row_permissions import Rows
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.schema import list_types
 
 _BRANCHES = ("and", "or", "not")
@@ -37,10 +39,10 @@ class FilterBuilder:
     def __init__(self, scope: VisibilityScope) -> None:
         self._scope = scope
         self._conditions = 0
-        self.aliases: dict[str, Any] = {}
+        self.aliases: JSONObject = {}
         """Expressions that the condition refers to, for `QuerySet.alias`."""
 
-    def build_condition(self, filters: Mapping[str, Any], depth: int = 1) -> Q:
+    def build_condition(self, filters: JSONMapping, depth: int = 1) -> Q:
         """Return the conjunction of all filters.
 
         Raises:
@@ -54,7 +56,7 @@ class FilterBuilder:
             raise ToolError("filters: the object is empty; leave it out")
         return Q(*(self._build_entry(name, value, depth) for name, value in filters.items()))
 
-    def _build_entry(self, name: str, value: Any, depth: int) -> Q:
+    def _build_entry(self, name: str, value: object, depth: int) -> Q:
         self._conditions += 1
         if self._conditions > MAX_FILTER_CONDITIONS:
             raise ToolError(f"filters hold more than {MAX_FILTER_CONDITIONS} conditions; use several calls")
@@ -71,7 +73,7 @@ class FilterBuilder:
         parts = [self.build_condition(part, depth + 1) for part in value]
         return Q(*parts, _connector=Q.OR if name == "or" else Q.AND)
 
-    def _build_comparison(self, name: str, value: Any) -> Q:
+    def _build_comparison(self, name: str, value: object) -> Q:
         item, lookup = self._resolve_lookup(name)
         if value is None and lookup == "exact":
             lookup, value = "isnull", True
@@ -102,7 +104,7 @@ class FilterBuilder:
             return self._scope.resolve_field(name, Purpose.FILTER), "exact"
         return self._scope.resolve_field(path, Purpose.FILTER), lookup
 
-    def build_lookup(self, item: ExposedField, lookup: str, value: Any) -> Q:
+    def build_lookup(self, item: ExposedField, lookup: str, value: object) -> Q:
         """Return one comparison with a converted value."""
         if item.is_to_many:
             return self._build_to_many_lookup(item, lookup, value)
@@ -115,7 +117,7 @@ class FilterBuilder:
         # explicitly.
         return found if lookup == "isnull" else Q(**{f"{alias}{LOOKUP_SEP}isnull": False}) & found
 
-    def _build_to_many_lookup(self, item: ExposedField, lookup: str, value: Any) -> Q:
+    def _build_to_many_lookup(self, item: ExposedField, lookup: str, value: object) -> Q:
         """Return an EXISTS condition on the visible rows of a to-many relation.
 
         With `isnull` it requires that no visible row has a value. The subquery avoids duplicate rows and keeps negation
@@ -129,7 +131,7 @@ class FilterBuilder:
         return ~condition if is_absence else condition
 
 
-def convert_value(item: ExposedField, lookup: str, value: Any, where: str) -> Any:
+def convert_value(item: ExposedField, lookup: str, value: object, where: str) -> object:
     """Convert a JSON value to the operand of a lookup.
 
     Raises:
@@ -143,7 +145,7 @@ def convert_value(item: ExposedField, lookup: str, value: Any, where: str) -> An
         raise ToolError(f"{where}: {problem}") from None
 
 
-def _convert_list(decode: Callable[[Any], Any], value: Any) -> list[Any]:
+def _convert_list(decode: Convert, value: object) -> list[object]:
     if type(value) is not list:
         raise ValueError("give a list of values")
     if len(value) > MAX_LIST_VALUES:
@@ -151,20 +153,20 @@ def _convert_list(decode: Callable[[Any], Any], value: Any) -> list[Any]:
     return [decode(item) for item in value]
 
 
-def _convert_pair(decode: Callable[[Any], Any], value: Any) -> list[Any]:
+def _convert_pair(decode: Convert, value: object) -> list[object]:
     if type(value) is not list or len(value) != 2:
         raise ValueError("give a list of two values, from and to")
     return [decode(item) for item in value]
 
 
-def _convert_date_part(decode: Callable[[Any], Any], value: Any) -> int:
+def _convert_date_part(decode: Convert, value: object) -> int:
     number = parse_integer_value(value)
     if not 1 <= number <= 9999:
         raise ValueError("out of range")
     return number
 
 
-_CONVERTERS: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
+_CONVERTERS: dict[str, Callable[[Convert, Any], Any]] = {
     "value": lambda decode, value: decode(value),
     "list": _convert_list,
     "pair": _convert_pair,
@@ -175,9 +177,7 @@ _CONVERTERS: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
 }
 
 
-def apply_conditions(
-    scope: VisibilityScope, rows: "QuerySet[Any, Any]", arguments: Mapping[str, Any]
-) -> "QuerySet[Any, Any]":
+def apply_conditions(scope: VisibilityScope, rows: Rows, arguments: JSONMapping) -> Rows:
     """Return the rows that match the arguments `filters` and `search` of a tool.
 
     Raises:
@@ -186,9 +186,7 @@ def apply_conditions(
     return _apply_search(scope, _apply_filters(scope, rows, arguments.get("filters")), arguments.get("search"))
 
 
-def _apply_filters(
-    scope: VisibilityScope, rows: "QuerySet[Any, Any]", filters: Mapping[str, Any] | None
-) -> "QuerySet[Any, Any]":
+def _apply_filters(scope: VisibilityScope, rows: Rows, filters: JSONMapping | None) -> Rows:
     """Return the rows that match the filters.
 
     Raises:
@@ -203,7 +201,7 @@ def _apply_filters(
     return rows.filter(condition)
 
 
-def _apply_search(scope: VisibilityScope, rows: "QuerySet[Any, Any]", text: str | None) -> "QuerySet[Any, Any]":
+def _apply_search(scope: VisibilityScope, rows: Rows, text: str | None) -> Rows:
     """Return the rows that contain every word in at least one search field.
 
     Quoted words form one phrase, as in the admin.

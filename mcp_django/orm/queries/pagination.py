@@ -9,17 +9,18 @@ PostgreSQL.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.core.signing import BadSignature, Signer
-from django.db.models import F, OrderBy, Q, QuerySet
+from django.db.models import F, OrderBy, Q
 
 from mcp_django.orm.codecs.parsing import MAX_TEXT_CHARACTERS
 from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose
 from mcp_django.orm.queries.visibility import VisibilityScope
+from mcp_django.orm.row_permissions import Rows
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.jsonrpc import JSONMapping
 
 MAX_CURSOR_CHARACTERS = 16_384
 """Maximum length of a cursor in characters."""
@@ -62,7 +63,7 @@ class RowOrder:
     def _add_key(self, item: ExposedField, descending: bool) -> None:
         self.keys.append(OrderKey(item, descending, self._scope.create_alias()))
 
-    def apply(self, rows: "QuerySet[Any, Any]") -> "QuerySet[Any, Any]":
+    def apply(self, rows: Rows) -> Rows:
         """Return the rows in this order."""
         masked = {
             key.alias: self._scope.build_expression(key.item) for key in self.keys if not key.item.is_caller_independent
@@ -72,7 +73,7 @@ class RowOrder:
         return rows.order_by(*map(self._build_ordering, self.keys))
 
     @property
-    def columns(self) -> list[Any]:
+    def columns(self) -> list[object]:
         """Return the expressions of the values that a cursor contains."""
         return [F(self._get_path(key)) for key in self.keys]
 
@@ -86,7 +87,7 @@ class RowOrder:
             return OrderBy(F(self._get_path(key)), descending=True, nulls_first=True)
         return OrderBy(F(self._get_path(key)), nulls_last=True)
 
-    def build_after_condition(self, values: Sequence[Any]) -> Q:
+    def build_after_condition(self, values: Sequence[object]) -> Q:
         """Return the condition that a row comes after these values of `columns`.
 
         A row comes after if its first key is greater, or if that is equal and its next key is greater, and so on.
@@ -107,7 +108,7 @@ class RowOrder:
             after &= Q(**{f"{self._get_path(first)}__{'lte' if first.is_descending else 'gte'}": value})
         return after
 
-    def _build_beyond_condition(self, key: OrderKey, value: Any) -> Q | None:
+    def _build_beyond_condition(self, key: OrderKey, value: object) -> Q | None:
         """Return the condition that a key comes after a value, or None if no value can."""
         path = self._get_path(key)
         if value is None:
@@ -117,7 +118,7 @@ class RowOrder:
         greater = Q(**{f"{path}__gt": value})
         return greater | Q(**{f"{path}__isnull": True}) if key.item.is_nullable else greater
 
-    def sign_cursor(self, query_digest: bytes, values: Sequence[Any]) -> str:
+    def sign_cursor(self, query_digest: bytes, values: Sequence[object]) -> str:
         """Return the cursor after a row with these values of `columns`.
 
         Raises:
@@ -128,7 +129,7 @@ class RowOrder:
             raise ToolError(_VALUES_TOO_LARGE_MESSAGE)
         return self._build_signer(query_digest).sign_object(serialized)
 
-    def read_cursor(self, query_digest: bytes, cursor: str) -> list[Any]:
+    def read_cursor(self, query_digest: bytes, cursor: str) -> list[object]:
         """Return the values in a cursor.
 
         Raises:
@@ -168,6 +169,6 @@ def get_default_order(scope: VisibilityScope) -> list[str]:
     return [name for name, item in plain if item is not None and scope.can_use(item)]
 
 
-def digest_query(query: Mapping[str, Any]) -> bytes:
+def digest_query(query: JSONMapping) -> bytes:
     """Return the digest of filters and search that binds a cursor to them."""
     return hashlib.blake2b(json.dumps(query, sort_keys=True).encode(), digest_size=16).digest()

@@ -7,19 +7,23 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import F
 
 from mcp_django.orm.codecs import Codec
 from mcp_django.orm.codecs.codec import to_plain_text
 from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose, RowDeclaration
 from mcp_django.orm.queries.pagination import RowOrder
 from mcp_django.orm.queries.visibility import MAX_RELATED_ROWS, VisibilityScope
+from mcp_django.orm.row_permissions import Rows
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.jsonrpc import JSONObject
 
 MAX_CACHED_PLANS = 200
 """Maximum number of cached plans of a toolset, and of cached querysets of a plan."""
 Row = dict[str, Any]
-Step = Callable[[list[Row], Sequence[Sequence[Any]]], None]
+RowValues = Sequence[Any]
+"""Values of a row, in the order of the selected columns."""
+Step = Callable[[list[Row], Sequence[RowValues]], None]
 """Function that converts one key of all rows to JSON, in place.
 
 The second argument holds all columns of the rows.
@@ -41,10 +45,10 @@ class ReadPlan:
 
     Querysets can then be cached.
     """
-    queryset_cache: dict[Any, "QuerySet[Any, Any]"] = field(default_factory=dict)
+    queryset_cache: dict[Any, Rows] = field(default_factory=dict)
     """Querysets cached by `select_columns`, by order and number of extra columns."""
 
-    def serialize(self, values: Sequence[Sequence[Any]]) -> list[Row]:
+    def serialize(self, values: Sequence[RowValues]) -> list[Row]:
         """Convert rows of column values to JSON."""
         keys = self.keys
         rows = [dict(zip(keys, row, strict=False)) for row in values]
@@ -81,12 +85,12 @@ def get_plan(scope: VisibilityScope, names: Collection[str] | None = None) -> Re
 
 def select_columns(
     scope: VisibilityScope,
-    rows: "QuerySet[Any, Any]",
+    rows: Rows,
     plan: ReadPlan,
     extra: Sequence[Any] = (),
     *,
     order: RowOrder | None = None,
-) -> "QuerySet[Any, Any]":
+) -> Rows:
     """Return the ordered rows, with the plan's columns selected if cacheable.
 
     `rows` must be all rows that the caller may see. The result can be filtered before it is passed to `read_rows`.
@@ -108,12 +112,12 @@ def select_columns(
 
 def read_rows(
     scope: VisibilityScope,
-    rows: "QuerySet[Any, Any]",
+    rows: Rows,
     plan: ReadPlan,
     extra: Sequence[Any] = (),
     *,
     limit: int | None = None,
-) -> tuple[list[Row], list[Sequence[Any]]]:
+) -> tuple[list[Row], list[RowValues]]:
     """Return the first `limit` rows as JSON, and the database values of all rows.
 
     The database values are the plan's columns followed by the `extra` columns. Reading takes one statement, and one
@@ -144,8 +148,8 @@ def read_rows(
 
 
 def _read_instances(
-    scope: VisibilityScope, rows: "QuerySet[Any, Any]", plan: ReadPlan, columns: Sequence[Any], limit: int | None
-) -> tuple[list[Row], list[Sequence[Any]]]:
+    scope: VisibilityScope, rows: Rows, plan: ReadPlan, columns: Sequence[Any], limit: int | None
+) -> tuple[list[Row], list[RowValues]]:
     """Read rows as model instances, because methods or properties are shown."""
     related = scope.toolset.list_select_related
     if related:
@@ -153,7 +157,7 @@ def _read_instances(
 
     own_columns = {field.attname for field in scope.toolset.model._meta.concrete_fields}
     names: list[str] = []
-    added: dict[str, Any] = {}
+    added: JSONObject = {}
     for number, column in enumerate(columns):
         if isinstance(column, str) and column in own_columns:
             names.append(column)
@@ -171,7 +175,7 @@ def _read_instances(
     return serialized, values
 
 
-def _get_instance_values(instance: Any, names: Sequence[str]) -> Sequence[Any]:
+def _get_instance_values(instance: object, names: Sequence[str]) -> RowValues:
     # Avoid getattr: the descriptor of a file field returns an object instead of a name. Deferred fields need it.
     state = vars(instance)
     return [state[name] if name in state else getattr(instance, name) for name in names]
@@ -218,7 +222,7 @@ def _build_encoding_step(key: str, codec: Codec) -> Step:
     encode, encoder = codec.encode, codec.encode_factory
     make: Any = (lambda: encode) if encoder is None else encoder
 
-    def step(rows: list[Row], values: Sequence[Sequence[Any]]) -> None:
+    def step(rows: list[Row], values: Sequence[RowValues]) -> None:
         encode = make()
         for row in rows:
             value = row[key]
@@ -236,7 +240,7 @@ def _build_reference_step(item: ExposedField, place: int | None, visible: bool) 
     key, serialize, target = item.name, item.codec.serialize, item.target
     assert target is not None
 
-    def step(rows: list[Row], values: Sequence[Sequence[Any]]) -> None:
+    def step(rows: list[Row], values: Sequence[RowValues]) -> None:
         # Rows of a page often share the same few related rows.
         known: dict[Any, Any] = {None: None}
         for row, columns in zip(rows, values, strict=True):
@@ -252,7 +256,7 @@ def _build_reference_step(item: ExposedField, place: int | None, visible: bool) 
     return step
 
 
-def build_reference(target: RowDeclaration, pk: Any, label: Any, *, visible: bool) -> Row:
+def build_reference(target: RowDeclaration, pk: object, label: object, *, visible: bool) -> Row:
     """Return a reference to a row, if visible with its label, and with its URI if that can be read."""
     if not visible:
         return {"pk": pk}

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import OperationalError, connections, models, transaction
-from django.db.models import Case, F, Q, QuerySet, When
+from django.db.models import Case, F, Q, When
 from django.db.models.functions import NullIf
 
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.exposed_fields import ExposedField, Purpose, RowDeclaration
+from mcp_django.orm.row_permissions import Rows
 from mcp_django.protocol.errors import ToolError
 from mcp_django.schema.validation.messages import describe_unknown
 from mcp_django.server.context.context import Context
@@ -94,7 +95,7 @@ class VisibilityScope:
     ctx: Context
     database: str
     _viewable: dict[RowDeclaration, bool] = field(default_factory=dict, init=False)
-    _rows: "dict[RowDeclaration, QuerySet[Any, Any] | None]" = field(default_factory=dict, init=False)
+    _rows: "dict[RowDeclaration, Rows | None]" = field(default_factory=dict, init=False)
     _aliases: Iterator[int] = field(default_factory=itertools.count, init=False)
 
     def can_view(self, target: RowDeclaration) -> bool:
@@ -104,7 +105,7 @@ class VisibilityScope:
             allowed = self._viewable[target] = target is self.toolset or target.can_view(self.ctx)
         return allowed
 
-    def get_visible_rows(self, target: RowDeclaration) -> "QuerySet[Any, Any] | None":
+    def get_visible_rows(self, target: RowDeclaration) -> Rows | None:
         """Return the related rows that the caller may see, or None for all rows."""
         if not target.is_scoped:
             return None

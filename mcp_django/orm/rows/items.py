@@ -1,7 +1,6 @@
 """Rows as `get` returns them, with their inline rows and versions."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from django.db.models import Model
 
@@ -10,10 +9,11 @@ from mcp_django.orm.declaration.inlines import ModelInline
 from mcp_django.orm.queries.serialize import get_plan, read_rows
 from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.orm.rows.versions import VERSION_KEY, build_version_expressions, compute_version, is_versioned
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.server.context.context import Context
 
 
-def serialize_written_row(toolset: BaseModelToolset, ctx: Context, row: Model, *, using: str) -> dict[str, Any]:
+def serialize_written_row(toolset: BaseModelToolset, ctx: Context, row: Model, *, using: str) -> JSONObject:
     """Return `pk` and `item` of a written row.
 
     The item is None if the caller may not view rows, or if the write moved the row out of the caller's visible rows.
@@ -34,13 +34,13 @@ def serialize_written_row(toolset: BaseModelToolset, ctx: Context, row: Model, *
 def complete_row(
     toolset: BaseModelToolset,
     ctx: Context,
-    item: dict[str, Any],
-    pk: Any,
-    values: Sequence[Any],
+    item: JSONObject,
+    pk: object,
+    values: Sequence[object],
     *,
     using: str,
     with_inlines: bool = True,
-) -> dict[str, Any]:
+) -> JSONObject:
     """Add the inline rows, if requested, and the version made of `values` to a row."""
     if with_inlines:
         for inline in toolset.inline_toolsets:
@@ -51,7 +51,7 @@ def complete_row(
     return item
 
 
-def _serialize_inline_rows(inline: ModelInline, ctx: Context, parent_pk: Any, using: str) -> dict[str, Any]:
+def _serialize_inline_rows(inline: ModelInline, ctx: Context, parent_pk: object, using: str) -> JSONObject:
     rows = inline.get_queryset(ctx).using(using).filter(**{inline.foreign_key.name: parent_pk})
     rows = rows.order_by(*(inline.ordering or ("pk",)))
     scope = VisibilityScope(inline, ctx, using)

@@ -1,7 +1,6 @@
 """Rows by their primary keys, with their labels and the errors for missing ones."""
 
 from collections.abc import Callable
-from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections
@@ -17,7 +16,7 @@ _MAX_VALUE_CHARACTERS = 200
 """Maximum length in characters of a value in the question."""
 
 
-def format_on_one_line(value: Any) -> str:
+def format_on_one_line(value: object) -> str:
     """Format a text or any JSON as one short line.
 
     A value can then not imitate other lines of a question.
@@ -28,12 +27,12 @@ def format_on_one_line(value: Any) -> str:
 def find_rows(
     toolset: BaseModelToolset,
     ctx: Context,
-    pks: list[Any],
+    pks: list[object],
     *,
     using: str,
     has_permission: Callable[..., bool],
     lock: bool = False,
-) -> list[Any]:
+) -> list[Model]:
     """Return the rows with these primary keys, in the same order.
 
     `has_permission` is a hook of the toolset, called for each row. With `lock` the rows are locked until the
@@ -48,7 +47,7 @@ def find_rows(
         lock_rows(toolset, keys, using=using)
 
     rows_by_key = {row.pk: row for row in toolset.get_queryset(ctx).using(using).filter(pk__in=keys)}
-    rows = []
+    rows: list[Model] = []
     for pk, value in zip(pks, keys, strict=True):
         row = rows_by_key.get(value)
         if row is None or not (has_permission(ctx, row) or toolset.has_view_permission(ctx, row)):
@@ -59,7 +58,7 @@ def find_rows(
     return rows
 
 
-def parse_key(toolset: BaseModelToolset, pk: Any) -> Any:
+def parse_key(toolset: BaseModelToolset, pk: object) -> object:
     """Parse a primary key from JSON.
 
     Raises:
@@ -71,7 +70,7 @@ def parse_key(toolset: BaseModelToolset, pk: Any) -> Any:
         raise build_not_found(toolset, pk) from None
 
 
-def lock_rows(toolset: BaseModelToolset, pks: list[Any], *, using: str) -> None:
+def lock_rows(toolset: BaseModelToolset, pks: list[object], *, using: str) -> None:
     """Lock rows until the transaction ends, if the database supports it."""
     if connections[using].features.has_select_for_update:
         # Use a separate query: a project's queryset may contain joins and groups that cannot be locked.
@@ -79,7 +78,7 @@ def lock_rows(toolset: BaseModelToolset, pks: list[Any], *, using: str) -> None:
         list(locked.filter(pk__in=pks).values_list("pk"))
 
 
-def build_not_found(toolset: BaseModelToolset, pk: Any) -> NotFound:
+def build_not_found(toolset: BaseModelToolset, pk: object) -> NotFound:
     """Build the error for a missing or hidden row."""
     return NotFound(f"There is no {toolset.model._meta.verbose_name} with the primary key {str(pk)[:100]!r}")
 

@@ -16,6 +16,7 @@ from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.schema import to_json
 
 VERSION_KEY = "_version"
@@ -68,7 +69,7 @@ def get_row_version(scope: VisibilityScope, row: Model) -> str:
     return compute_version(scope.toolset, row.pk, values)
 
 
-def read_visible_keys(scope: VisibilityScope, row: Model, items: Iterable[ExposedField]) -> dict[str, Any]:
+def read_visible_keys(scope: VisibilityScope, row: Model, items: Iterable[ExposedField]) -> JSONObject:
     """Return the keys of those references of a row whose visibility depends on the caller, by field name.
 
     A reference to a hidden row is None.
@@ -81,7 +82,7 @@ def read_visible_keys(scope: VisibilityScope, row: Model, items: Iterable[Expose
     return dict(zip((item.name for item in references), values or [None] * len(references), strict=True))
 
 
-def compute_version(toolset: BaseModelToolset, pk: Any, values: Sequence[Any]) -> str:
+def compute_version(toolset: BaseModelToolset, pk: object, values: Sequence[Any]) -> str:
     """Return the version for a primary key and the values of `build_version_expressions`."""
     items = [item for _, item in _get_version_columns(toolset)]
     content = [toolset.model._meta.label, *map(_make_serializable, (pk, *values), (toolset.exposure.pk, *items))]
@@ -101,7 +102,7 @@ def check_version(scope: VisibilityScope, row: Model, expected: str | None) -> N
         )
 
 
-def _make_serializable(value: Any, item: ExposedField | None) -> Any:
+def _make_serializable(value: object, item: ExposedField | None) -> Any:
     if isinstance(value, memoryview):
         value = bytes(value)
     try:

@@ -1,14 +1,11 @@
 """`aggregate`: count, sum, average, minimum and maximum by groups."""
 
-from typing import Any
-
-from django.db.models import QuerySet
-
 from mcp_django.orm.arguments import describe_argument
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.queries.aggregation import AGGREGATE_FUNCTIONS, Aggregation
 from mcp_django.orm.queries.filters import apply_conditions
 from mcp_django.orm.queries.visibility import MAX_GROUP_FIELDS, MAX_METRICS, MAX_ORDER_FIELDS
+from mcp_django.orm.row_permissions import Rows
 from mcp_django.orm.schema import (
     NAME_SCHEMA,
     Schema,
@@ -19,6 +16,7 @@ from mcp_django.orm.schema import (
     search_schema,
 )
 from mcp_django.orm.tools.base import ReadQuery
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.server.context.context import Context
 
 COUNT_METRICS = ({"function": "count"},)
@@ -79,7 +77,7 @@ def result_schema(toolset: BaseModelToolset) -> Schema:
     return result_object_schema(properties, ("groups", "truncated"))
 
 
-def aggregate_rows(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+def aggregate_rows(toolset: BaseModelToolset, ctx: Context, arguments: JSONObject) -> JSONObject:
     """Return the groups of the rows that the caller may see."""
     given = arguments.get
     limit = int(given("limit", toolset.max_limit))
@@ -93,7 +91,7 @@ def aggregate_rows(toolset: BaseModelToolset, ctx: Context, arguments: dict[str,
     }
 
 
-def _make_groupable(rows: "QuerySet[Any, Any]") -> "QuerySet[Any, Any]":
+def _make_groupable(rows: Rows) -> Rows:
     """Return the same rows as a queryset that can be grouped.
 
     DISTINCT and annotations of a queryset would change its groups.
@@ -101,5 +99,5 @@ def _make_groupable(rows: "QuerySet[Any, Any]") -> "QuerySet[Any, Any]":
     query = rows.query
     if not (query.distinct or query.combinator or query.annotation_select or query.group_by is not None):
         return rows
-    base: QuerySet[Any, Any] = rows.model._base_manager.using(rows.db).all()
+    base: Rows = rows.model._base_manager.using(rows.db).all()
     return base.filter(pk__in=rows.order_by().values("pk"))

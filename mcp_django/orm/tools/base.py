@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import models
-
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.declaration.exposed_fields import RowDeclaration
 from mcp_django.orm.queries.visibility import VisibilityScope, limit_statement_time
+from mcp_django.orm.row_permissions import Rows
 from mcp_django.orm.schema import ModelToolOutput, ModelToolParameters, Schema
 from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
@@ -18,7 +18,7 @@ from mcp_django.server.primitives.base import CallCheck, Tool
 
 READ_ANNOTATIONS = ToolAnnotations(read_only=True, open_world=False)
 """Annotations of a reading tool; the hints about writes have no meaning for it."""
-ToolFunction = Callable[[BaseModelToolset, Context, dict[str, Any]], Any]
+ToolFunction = Callable[[BaseModelToolset, Context, JSONObject], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def build_model_tool(
     is_hook_overridden = toolset.is_overridden(hook)
     checks = (CallCheck(hook, getattr(toolset, hook), hides=True),) if is_hook_overridden else ()
 
-    def handle(ctx: Context, arguments: dict[str, Any]) -> Any:
+    def handle(ctx: Context, arguments: JSONObject) -> Any:
         if not all(check.is_allowed(ctx) for check in checks):
             raise InvalidParams(f"Unknown tool: {toolset.prefix}{name}")
         return run(toolset, ctx, arguments)
@@ -106,7 +106,7 @@ class ReadQuery:
     """
 
     def __init__(self, toolset: BaseModelToolset, ctx: Context) -> None:
-        self.rows: models.QuerySet[Any, Any] = toolset.get_queryset(ctx)
+        self.rows: Rows = toolset.get_queryset(ctx)
         self.database = self.rows.db
         self.scope = VisibilityScope(toolset, ctx, self.database)
         self._time_limit = limit_statement_time(ctx, self.database, toolset.query_timeout)

@@ -3,8 +3,6 @@
 Texts are in the caller's language.
 """
 
-from typing import Any
-
 from django.utils.text import capfirst
 
 from mcp_django.orm.arguments import describe_arguments
@@ -15,6 +13,7 @@ from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.orm.schema import Schema, list_column_choices, object_schema
 from mcp_django.orm.tools.base import can_use_tool
 from mcp_django.orm.writes.schema import describe_inlines
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.server.composition.mounting import get_client_name
 from mcp_django.server.context.context import Context
 
@@ -30,7 +29,7 @@ def result_schema(toolset: BaseModelToolset) -> Schema:
     return {"type": "object", "properties": properties, "required": ["model", "fields"]}
 
 
-def describe_model(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+def describe_model(toolset: BaseModelToolset, ctx: Context, arguments: JSONObject) -> JSONObject:
     """Return the description of the model for the caller; runs no SQL."""
     exposure, meta = toolset.exposure, toolset.model._meta
     scope = VisibilityScope(toolset, ctx, "")

@@ -3,9 +3,6 @@
 They write nothing. Clients with apps show a form, whose button calls `create` or `update`.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from django.forms import MultiValueField
 from django.utils.text import capfirst
 
@@ -20,6 +17,7 @@ from mcp_django.orm.schema import Schema, object_schema, result_object_schema
 from mcp_django.orm.tools.base import can_use_tool
 from mcp_django.orm.tools.rows import get_row
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.schema import any_of_types
 from mcp_django.server.composition.mounting import get_client_name
 from mcp_django.server.context.context import Context
@@ -49,14 +47,14 @@ def form_result_schema(toolset: BaseModelToolset) -> Schema:
     return result_object_schema(properties, ("tool", "title", "fields"))
 
 
-def describe_create_form(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+def describe_create_form(toolset: BaseModelToolset, ctx: Context, arguments: JSONObject) -> JSONObject:
     """Return the form of a new row."""
     form = toolset.get_writable_form(ctx)
     row = {name: initial for name in form.fields if (initial := _get_initial(form, name)) is not None}
     return _describe_form(toolset, ctx, "create", form, row=row, suggested=arguments.get("values", {}))
 
 
-def describe_update_form(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+def describe_update_form(toolset: BaseModelToolset, ctx: Context, arguments: JSONObject) -> JSONObject:
     """Return the form of a row, with the values that the caller may see.
 
     Raises:
@@ -89,9 +87,9 @@ def _describe_form(
     verb: str,
     form: WritableForm,
     *,
-    row: Mapping[str, Any],
-    suggested: Mapping[str, Any],
-) -> dict[str, Any]:
+    row: JSONMapping,
+    suggested: JSONMapping,
+) -> JSONObject:
     if unknown := [name for name in suggested if name not in form.values]:
         raise ToolError(f"values: {unknown[0][:60]!r} is no field of this form; use {', '.join(form.values)}")
     scope = VisibilityScope(toolset, ctx, "")
@@ -110,13 +108,13 @@ def _describe_field(
     form: WritableForm,
     name: str,
     *,
-    row: Mapping[str, Any],
-    suggested: Mapping[str, Any],
+    row: JSONMapping,
+    suggested: JSONMapping,
     is_new: bool,
-) -> dict[str, Any]:
+) -> JSONObject:
     value, item = form.values[name], form.fields.get(name)
     label = value.label if item is None else getattr(item.model_field, "verbose_name", value.label)
-    described: dict[str, Any] = {
+    described: JSONObject = {
         "name": name,
         "title": str(capfirst(label)),
         "required": is_new and value.is_required,
@@ -134,7 +132,7 @@ def _describe_field(
     return described
 
 
-def _get_key(value: Any) -> Any:
+def _get_key(value: object) -> object:
     """Return a value as clients write it: rows by their keys."""
     if isinstance(value, list):
         return [_get_key(one) for one in value]
@@ -151,7 +149,7 @@ def _find_search_tool(scope: VisibilityScope, item: ExposedField) -> str | None:
     return get_client_name(scope.ctx, target.tool_name("list"))
 
 
-def _get_initial(form: WritableForm, name: str) -> Any:
+def _get_initial(form: WritableForm, name: str) -> object:
     """Return the JSON of the value that a new row has unless another one is given."""
     initial = form.form.base_fields[name].initial
     initial = initial() if callable(initial) else initial

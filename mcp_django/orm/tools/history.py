@@ -24,6 +24,7 @@ from mcp_django.orm.rows.schema import pk_schema
 from mcp_django.orm.schema import Schema, object_schema
 from mcp_django.orm.tools.base import ReadQuery
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.schema import ANY_VALUE_SCHEMA, DeclarationError
 from mcp_django.server.context.context import Context
 
@@ -78,7 +79,7 @@ def result_schema(toolset: BaseModelToolset) -> Schema:
     return object_schema({"items": {"type": "array", "items": entry}, "more": {"type": "boolean"}}, ("items", "more"))
 
 
-def read_history(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+def read_history(toolset: BaseModelToolset, ctx: Context, arguments: JSONObject) -> JSONObject:
     """Return the entries.
 
     Raises:
@@ -124,15 +125,15 @@ class _HistorySerializer:
 
         self._actions = set(toolset.action_titles.values())
 
-    def serialize_entries(self, entries: Any) -> Iterator[tuple[dict[str, Any], Any]]:
+    def serialize_entries(self, entries: Any) -> Iterator[tuple[JSONObject, Any]]:
         """Yield serialized entries, each with its log entry."""
         for entry in entries:
             item = self._serialize_entry(entry)
             if item is not None:
                 yield item, entry
 
-    def _serialize_entry(self, entry: Any) -> dict[str, Any] | None:
-        item: dict[str, Any] = {
+    def _serialize_entry(self, entry: Any) -> JSONObject | None:
+        item: JSONObject = {
             "time": format_datetime(entry.action_time),
             "kind": _KIND_NAMES.get(entry.action_flag, "changed"),
             "fields": [],
@@ -160,7 +161,7 @@ class _HistorySerializer:
         is_empty = not item["fields"] and not inlines and (has_hidden_parts or parts is None)
         return None if is_empty and entry.action_flag == CHANGE else item
 
-    def add_users(self, page: list[tuple[dict[str, Any], Any]]) -> None:
+    def add_users(self, page: list[tuple[JSONObject, Any]]) -> None:
         """Add the user to each item, with a name if the caller may see users."""
         caller_pk = getattr(self._ctx.user, "pk", None)
         target = self._toolset.find_toolset(get_user_model())
@@ -177,7 +178,7 @@ class _HistorySerializer:
                 item["by"]["label"] = str(getattr(labels[entry.user_id], str(target.label_path)))
 
 
-def _parse_message(text: str) -> list[dict[str, Any]] | None:
+def _parse_message(text: str) -> list[JSONObject] | None:
     """Parse a message in the structure of LogEntry; return None for free text."""
     try:
         parts = jsonrpc.loads(text.encode()) if text else []

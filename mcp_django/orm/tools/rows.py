@@ -1,7 +1,5 @@
 """`list`, `count` and `get`: rows in pages, their number, and one row."""
 
-from typing import Any
-
 from mcp_django.orm.arguments import describe_argument
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.queries.filters import apply_conditions
@@ -22,6 +20,7 @@ from mcp_django.orm.schema import (
     value_schema,
 )
 from mcp_django.orm.tools.base import ReadQuery
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.schema import any_of_types
 from mcp_django.server.context.context import Context
 
@@ -51,7 +50,7 @@ def list_result_schema(toolset: BaseModelToolset) -> Schema:
     return result_object_schema(properties, ("items", "next_cursor"), definitions)
 
 
-def list_rows(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+def list_rows(toolset: BaseModelToolset, ctx: Context, arguments: JSONObject) -> JSONObject:
     """Return one page of rows."""
     given = arguments.get
     limit = int(given("limit", toolset.page_size))
@@ -94,7 +93,7 @@ def count_result_schema(toolset: BaseModelToolset) -> Schema:
     return result_object_schema({"count": {"type": "integer"}}, ("count",))
 
 
-def count_rows(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+def count_rows(toolset: BaseModelToolset, ctx: Context, arguments: JSONObject) -> JSONObject:
     """Count the matching rows that the caller may see."""
     with ReadQuery(toolset, ctx) as query:
         return {"count": apply_conditions(query.scope, query.rows, arguments).order_by().count()}
@@ -111,7 +110,7 @@ def get_result_schema(toolset: BaseModelToolset) -> Schema:
     return {**row, "$defs": definitions} if definitions else row
 
 
-def get_row(toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+def get_row(toolset: BaseModelToolset, ctx: Context, arguments: JSONObject) -> JSONObject:
     """Return the row.
 
     Raises:

@@ -15,6 +15,7 @@ from mcp_django.orm.writes.confirmation import require_confirmation
 from mcp_django.orm.writes.conflicts import build_conflict_error
 from mcp_django.orm.writes.transaction import IdempotentWrite, run_write
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.server.context.context import Context
 from mcp_django.server.primitives.base import STRICT, Confirmation
 
@@ -24,7 +25,7 @@ ROWS_CHANGED_MESSAGE = "The rows changed before the confirmation, and nothing wa
 class WriteOperation(ABC):
     """Base class of actions and of tools that write; `run()` executes the call."""
 
-    def __init__(self, toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any], *, name: str) -> None:
+    def __init__(self, toolset: BaseModelToolset, ctx: Context, arguments: JSONObject, *, name: str) -> None:
         """Prepare the operation of a call.
 
         `name` is that of the tool or action, as in the toolset's `confirm`.
@@ -49,11 +50,11 @@ class WriteOperation(ABC):
         """
 
     @abstractmethod
-    def execute(self) -> dict[str, Any]:
+    def execute(self) -> JSONObject:
         """Execute the write; called inside the transaction."""
 
     @classmethod
-    def call(cls, name: str, toolset: BaseModelToolset, ctx: Context, arguments: dict[str, Any]) -> Any:
+    def call(cls, name: str, toolset: BaseModelToolset, ctx: Context, arguments: JSONObject) -> Any:
         """Execute a call of a tool; see `run`."""
         return cls(toolset, ctx, arguments, name=name).run()
 

@@ -5,7 +5,7 @@ can read through the other model's toolset, if that exists. Hidden rows stay in 
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from django.db.models import Model, QuerySet
 from mcp_django.forms.fields import take_converted_values
 from mcp_django.orm.declaration.exposed_fields import ExposedField
 from mcp_django.orm.declaration.writable_form import WritableForm
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.server.context.context import Context
 
 FieldErrors = dict[str, list[str]]
@@ -24,7 +25,7 @@ FieldErrors = dict[str, list[str]]
 class BoundWriteForm:
     """Form bound to a client's values."""
 
-    def __init__(self, ctx: Context, writable_form: WritableForm, values: Mapping[str, Any], *, using: str) -> None:
+    def __init__(self, ctx: Context, writable_form: WritableForm, values: JSONMapping, *, using: str) -> None:
         self.ctx = ctx
         self.writable_form = writable_form
         self.values = values
@@ -35,12 +36,12 @@ class BoundWriteForm:
         """Visible rows of given relations to exposed models; None if all rows are visible."""
         self.form: forms.ModelForm[Any]
 
-    def bind(self, instance: Model | None, server_values: Mapping[str, Any] | None = None) -> "BoundWriteForm":
+    def bind(self, instance: Model | None, server_values: JSONMapping | None = None) -> "BoundWriteForm":
         """Validate the values for a row and collect the problems in `errors`.
 
         `instance` is None or unsaved for a new row. `server_values` are values of fields that the server sets.
         """
-        data: dict[str, Any] = {}
+        data: JSONObject = {}
 
         form = self.form = self.writable_form.lenient_form(data, instance=instance)
         for name, field in list(form.fields.items()):
@@ -71,7 +72,7 @@ class BoundWriteForm:
         self.form.save_m2m()
         return obj
 
-    def _set_value(self, name: str, field: forms.Field, data: dict[str, Any]) -> None:
+    def _set_value(self, name: str, field: forms.Field, data: JSONObject) -> None:
         given = self.values[name]
         try:
             value: Any = None if given is None else self.writable_form.values[name].parse(given)
@@ -108,7 +109,7 @@ class BoundWriteForm:
             value = getattr(row, name)
         return cast("list[Any]", cast(forms.MultiWidget, field.widget).decompress(value))
 
-    def _set_omitted_value(self, name: str, field: forms.Field, data: dict[str, Any]) -> None:
+    def _set_omitted_value(self, name: str, field: forms.Field, data: JSONObject) -> None:
         """Set a field that the client omitted.
 
         An existing row keeps its value. A new row gets the initial value of an empty form, or that of the database.

@@ -3,12 +3,12 @@
 A question is sent before the transaction opens, so no locks are held while the client waits for its user.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.rows.lookup import format_on_one_line
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.jsonrpc import JSONMapping
 from mcp_django.server.context.context import Context
 
 _MAX_LINES = 30
@@ -39,7 +39,7 @@ def require_confirmation(
         raise ToolError("The user did not agree, and nothing was changed")
 
 
-def format_values(values: Mapping[str, Any]) -> str:
+def format_values(values: JSONMapping) -> str:
     """Format a client's values for people, one line each."""
     lines = []
     for name, value in list(values.items())[:_MAX_LINES]:

@@ -11,6 +11,7 @@ from django.core.exceptions import NON_FIELD_ERRORS
 from django.db import models
 
 from mcp_django.exceptions import build_invalid_error
+from mcp_django.orm.codecs.codec import ModelField
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.log_text import get_logger
@@ -80,7 +81,7 @@ def _find_postgres_conflict(state: str | None, diagnostics: Any) -> ColumnConfli
     return None
 
 
-def _find_fields(model: type[models.Model], conflict: ColumnConflict) -> "list[models.Field[Any, Any]]":
+def _find_fields(model: type[models.Model], conflict: ColumnConflict) -> "list[ModelField]":
     """Return the fields of a model for the columns, or [] if one is no column of it."""
     fields = {
         field.column: field
@@ -92,7 +93,7 @@ def _find_fields(model: type[models.Model], conflict: ColumnConflict) -> "list[m
 
 
 def _describe_conflict(
-    model: type[models.Model], fields: "Sequence[models.Field[Any, Any]]", place: str, conflict: ColumnConflict
+    model: type[models.Model], fields: "Sequence[ModelField]", place: str, conflict: ColumnConflict
 ) -> dict[str, list[str]]:
     if conflict.is_missing:
         return {f"{place}{field.name}": [str(field.error_messages["null"])] for field in fields}

@@ -13,6 +13,7 @@ from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.rows.lookup import get_label
 from mcp_django.orm.writes.base import ROWS_CHANGED_MESSAGE, WriteOperation
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.server.context.context import Context
 
 HIDDEN_ROWS_NAME = "other rows"
@@ -125,7 +126,7 @@ class DeleteOperation(WriteOperation):
                 text += f"\n{title}: {counts_text}"
         return text, self.get_versions((row,))
 
-    def execute(self) -> dict[str, Any]:
+    def execute(self) -> JSONObject:
         """See WriteOperation."""
         toolset, ctx = self.toolset, self.ctx
         row = self.find_row(self.toolset.has_delete_permission, lock=True)

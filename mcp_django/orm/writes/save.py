@@ -1,8 +1,8 @@
 """`create` and `update`: validation by a form, then saving of row and inline rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.db.models import Model
 
@@ -21,6 +21,7 @@ from mcp_django.orm.writes.confirmation import format_values
 from mcp_django.orm.writes.delete import check_deletion
 from mcp_django.orm.writes.schema import get_inline_parameters
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.schema import ArgumentError
 from mcp_django.schema.validation.messages import describe_unknown
 from mcp_django.server.context.context import Context
@@ -29,7 +30,7 @@ Counts = dict[str, dict[str, int]]
 
 
 def save_inlines(
-    toolset: BaseModelToolset, ctx: Context, parent: Model, given: Mapping[str, Any] | None, *, using: str
+    toolset: BaseModelToolset, ctx: Context, parent: Model, given: JSONMapping | None, *, using: str
 ) -> tuple[Counts, admin_log.Message]:
     """Write the inline rows given by a client.
 
@@ -70,7 +71,7 @@ class _InlineWriter:
     errors: FieldErrors = field(default_factory=dict)
     log_message: admin_log.Message = field(default_factory=list)
 
-    def run(self, changes: Mapping[str, Any]) -> None:
+    def run(self, changes: JSONMapping) -> None:
         inline = self.inline
         self._check_permission(inline.has_class_permission(self.ctx), "change")
 
@@ -102,7 +103,7 @@ class _InlineWriter:
         if not is_allowed:
             raise ToolError(f"You may not {verb} {self.inline.model._meta.verbose_name_plural}")
 
-    def _find_row(self, pk: Any, place: str) -> Model | None:
+    def _find_row(self, pk: object, place: str) -> Model | None:
         """Return a visible row below the parent, or record an error and return None."""
         inline = self.inline
         rows = inline.get_queryset(self.ctx).using(self.using)
@@ -121,7 +122,7 @@ class _InlineWriter:
             return None
         return row
 
-    def _save(self, row: Model, values: Mapping[str, Any], place: str, *, change: bool) -> None:
+    def _save(self, row: Model, values: JSONMapping, place: str, *, change: bool) -> None:
         inline = self.inline
         fixed = {inline.foreign_key.name: self.parent}
         bound_form = BoundWriteForm(self.ctx, inline.get_writable_form(self.ctx), values, using=self.using).bind(
@@ -162,7 +163,7 @@ class SaveOperation(WriteOperation):
     is_new: ClassVar[bool]
     """True for the creation of a row."""
 
-    def run(self) -> Any:
+    def run(self) -> object:
         """See WriteOperation."""
         self._check_inlines()
         return super().run()
@@ -194,7 +195,7 @@ class SaveOperation(WriteOperation):
             raise build_invalid_error(bound_form.errors)
         return bound_form
 
-    def save_inlines(self, row: Model) -> tuple[dict[str, Any], admin_log.Message]:
+    def save_inlines(self, row: Model) -> tuple[JSONObject, admin_log.Message]:
         """Write the inline rows of a saved row; return the result, and the message for the admin's log."""
         toolset, ctx = self.toolset, self.ctx
         counts, message = save_inlines(toolset, ctx, row, self.arguments.get("inlines"), using=self.using)
@@ -221,7 +222,7 @@ class CreateOperation(SaveOperation):
         self.bind_form(None)
         return f"Add this {self.toolset.model._meta.verbose_name}?\n{self.format_arguments()}", ()
 
-    def execute(self) -> dict[str, Any]:
+    def execute(self) -> JSONObject:
         """See WriteOperation."""
         toolset, ctx = self.toolset, self.ctx
         self._check_permission()
@@ -254,7 +255,7 @@ class UpdateOperation(SaveOperation):
         self.bind_form(row)  # changes the row
         return f"Change {label}?\n{self.format_arguments()}", versions
 
-    def execute(self) -> dict[str, Any]:
+    def execute(self) -> JSONObject:
         """See WriteOperation."""
         toolset, ctx = self.toolset, self.ctx
         row = self._find_row(lock=True)
@@ -290,7 +291,7 @@ class UpdateOperation(SaveOperation):
         items = [fields[name] for name in self.arguments.get("values", {}) if name in fields]
         return [item for item in items if item.model_field is not None]
 
-    def _read_values(self, row: Any, items: Sequence[ExposedField]) -> dict[str, Any]:
+    def _read_values(self, row: object, items: Sequence[ExposedField]) -> JSONObject:
         """Return the current values of the given fields, for comparison."""
         return {
             item.name: set(getattr(row, item.name).using(self.using).values_list("pk", flat=True))
@@ -300,7 +301,7 @@ class UpdateOperation(SaveOperation):
         }
 
 
-def _is_same_value(item: ExposedField, before: Any, after: Any) -> bool:
+def _is_same_value(item: ExposedField, before: object, after: object) -> bool:
     """Return True if two values of a field are equal, or have the same JSON.
 
     Values of some classes, such as blocks of a stream, have no equality.

@@ -1,7 +1,6 @@
 """JSON Schemas of tools that write."""
 
 from functools import partial
-from typing import Any
 
 from mcp_django.orm.arguments import describe_argument, is_described
 from mcp_django.orm.declaration.base import BaseModelToolset
@@ -16,6 +15,7 @@ from mcp_django.orm.schema import (
     value_schema,
 )
 from mcp_django.orm.writes.transaction import MAX_KEY_CHARACTERS
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.schema import call_in_default_language, make_nullable
 from mcp_django.server.context.context import Context
 
@@ -71,7 +71,7 @@ def values_schema(toolset: BaseModelToolset, *, new: bool) -> Schema:
     return {**object_schema(properties, required), "description": text}
 
 
-def inlines_schema(toolset: BaseModelToolset, *, new: bool) -> dict[str, Any]:
+def inlines_schema(toolset: BaseModelToolset, *, new: bool) -> JSONObject:
     """Return the `inlines` argument, or {} without inlines.
 
     `describe` returns the inlines that the caller may use. A toolset without `describe` names all of them.

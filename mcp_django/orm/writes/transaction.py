@@ -23,6 +23,7 @@ from mcp_django.models import OnceResult
 from mcp_django.models.session import Session
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import to_json
 from mcp_django.server.context.context import Context
@@ -49,14 +50,14 @@ class IdempotentWrite:
     The key is valid for one caller, server, set of captured URL arguments, and `operation` (a model and a tool).
     """
 
-    def __init__(self, ctx: Context, key: str, operation: str, arguments: dict[str, Any]) -> None:
+    def __init__(self, ctx: Context, key: str, operation: str, arguments: JSONObject) -> None:
         key_scope = [ctx.server.alias, ctx.principal.key, {name: str(value) for name, value in ctx.url_kwargs.items()}]
         self._key_hash = _digest(["idempotency key", *key_scope, operation, key])
         self._arguments_hash = _digest(to_json(arguments))
         self._owner = ctx.principal.key
         self.using: str = OnceResult.objects.all().db
 
-    def find_result(self) -> Any:
+    def find_result(self) -> object:
         """Return the stored result, or None for a new key.
 
         Raises:
@@ -73,7 +74,7 @@ class IdempotentWrite:
             raise OutcomeUnknown(_UNKNOWN_OUTCOME_MESSAGE)
         return jsonrpc.loads(stored["value"])
 
-    def get_result(self) -> Any:
+    def get_result(self) -> object:
         """Return the stored result of a key that is taken.
 
         Raises:
@@ -103,7 +104,7 @@ class IdempotentWrite:
             return False
         return True
 
-    def store_result(self, value: Any) -> None:
+    def store_result(self, value: object) -> None:
         """Store the result."""
         # Stored as text, because JSON in PostgreSQL does not support NUL.
         result = {"payload": self._arguments_hash, "value": jsonrpc.dumps(value).decode()}
@@ -114,18 +115,18 @@ class IdempotentWrite:
         OnceResult.objects.filter(key_hash=self._key_hash, done_at=None).delete()
 
 
-def _digest(content: Any) -> str:
+def _digest(content: object) -> str:
     return hashlib.sha256(jsonrpc.dumps_sorted(content)).hexdigest()
 
 
 def run_write(
-    work: Callable[[], Any],
+    work: Callable[[], object],
     *,
     using: str,
     dry_run: bool = False,
     idempotent_write: IdempotentWrite | None = None,
     atomic: bool = True,
-) -> Any:
+) -> object:
     """Run `work` in one transaction, and return its result as JSON.
 
     `using` is the database. With `atomic=False` the work runs outside of a transaction. A dry run is rolled back, so
@@ -191,7 +192,7 @@ def _is_lock_conflict(problem: OperationalError) -> bool:
     )
 
 
-def _run_dry(work: Callable[[], Any], using: str) -> Any:
+def _run_dry(work: Callable[[], object], using: str) -> object:
     with _open_transaction(using):
         value = to_json(work())
         if connections[using].vendor == "postgresql":
@@ -203,10 +204,10 @@ def _run_dry(work: Callable[[], Any], using: str) -> Any:
 
 def _run_outside_transaction(
     idempotent_write: IdempotentWrite,
-    work: Callable[[], Any],
-    transaction_context: AbstractContextManager[Any],
+    work: Callable[[], object],
+    transaction_context: AbstractContextManager[object],
     atomic: bool,
-) -> Any:
+) -> object:
     """Run a write whose key is not part of a transaction with the written rows."""
     if not idempotent_write.claim():
         return idempotent_write.get_result()

@@ -13,8 +13,6 @@
 A token must be issued for the API. Tokens issued for an MCP endpoint are rejected.
 """
 
-from typing import Any
-
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import AnonymousUser
 from rest_framework import exceptions
@@ -55,7 +53,7 @@ class BearerAuthentication(BaseAuthentication):  # type: ignore[misc]
     require_user = True
     """False to admit tokens that act for no user; `request.user` is then AnonymousUser."""
 
-    def authenticate(self, request: Request) -> tuple[Any, Any] | None:
+    def authenticate(self, request: Request) -> tuple[object, object] | None:
         """Return the user and the delegation of the request's token.
 
         Raises:

@@ -1,6 +1,6 @@
 """Permissions of views by the scopes of the caller's token."""
 
-from typing import Any, Self
+from typing import Self
 
 from rest_framework import exceptions
 from rest_framework.permissions import BasePermission
@@ -27,7 +27,7 @@ class HasScopes(BasePermission):  # type: ignore[misc]
         """Return the permission itself, because DRF calls each entry for each request."""
         return self
 
-    def has_permission(self, request: Request, view: Any) -> bool:
+    def has_permission(self, request: Request, view: object) -> bool:
         """Return True if the token has all scopes.
 
         Raises:

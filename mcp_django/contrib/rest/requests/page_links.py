@@ -15,9 +15,10 @@ from rest_framework.pagination import CursorPagination, LimitOffsetPagination, P
 
 from mcp_django.contrib.http_tools.parameters import OperationParameter
 from mcp_django.contrib.http_tools.tools import DESCRIPTIVE_KEYWORDS, Schema
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.schema.alternatives import any_of_types, list_types, strip_null
 
-ArrangeArguments = Callable[[Mapping[str, Any]], dict[str, Any]]
+ArrangeArguments = Callable[[JSONMapping], JSONObject]
 _LINK_TYPES = ({"string"}, {"string", "null"})
 _LINK = re.compile(r"https?://|[^ ]*\?")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -38,22 +39,22 @@ class PageLinks:
     unchanged: frozenset[tuple[str, ...]] = frozenset()
     """Members of a page whose declared type is not a link."""
 
-    def convert(self, page: Any, request: HttpRequest, arguments: Mapping[str, Any], arrange: ArrangeArguments) -> Any:
+    def convert(self, page: object, request: HttpRequest, arguments: JSONMapping, arrange: ArrangeArguments) -> object:
         """Return the page with arguments in place of links.
 
         `arguments` are those of the operation in the call whose `request` returned the page. `arrange` converts them
         to arguments of the tool. Rows, and links to other places, stay unchanged.
         """
 
-        def convert_link(link: str) -> Any:
+        def convert_link(link: str) -> object:
             link_arguments = self._read_link(link, request.build_absolute_uri(), arguments)
             return link if link_arguments is None else arrange(link_arguments)
 
         return self._convert_members(page, (), convert_link) if isinstance(page, dict) else page
 
     def _convert_members(
-        self, members: dict[str, Any], path: tuple[str, ...], convert_link: Callable[[str], Any]
-    ) -> dict[str, Any]:
+        self, members: JSONObject, path: tuple[str, ...], convert_link: Callable[[str], object]
+    ) -> JSONObject:
         converted = dict(members)
         for name, value in members.items():
             member_path = (*path, name)
@@ -63,7 +64,7 @@ class PageLinks:
                 converted[name] = convert_link(value)
         return converted
 
-    def _read_link(self, link: str, request_url: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _read_link(self, link: str, request_url: str, arguments: JSONMapping) -> JSONObject | None:
         """Return the arguments of the call for a link; None for a link to another place."""
         changed = _find_changed_values(link, request_url)
         if not changed or not changed.keys() <= self.parameters.keys():
@@ -81,7 +82,7 @@ class PageLinks:
 
 
 def build_page_links(
-    view: Any, query: Mapping[str, OperationParameter], schema: Schema | None
+    view: object, query: Mapping[str, OperationParameter], schema: Schema | None
 ) -> tuple[PageLinks | None, Schema | None]:
     """Return the conversion for a view, and the output schema with arguments in place of links.
 
@@ -110,7 +111,7 @@ def _convert_schema(
     given = schema.get("properties")
     if not isinstance(given, dict):
         return schema
-    properties: dict[str, Any] = {}
+    properties: JSONObject = {}
     for name, inner in given.items():
         member_path = (*path, name)
         properties[name] = inner
@@ -123,7 +124,7 @@ def _convert_schema(
     return {**schema, "properties": properties}
 
 
-def _is_link_schema(schema: Any) -> bool:
+def _is_link_schema(schema: object) -> bool:
     if not isinstance(schema, dict):
         return False
     value_schema = strip_null(schema)
@@ -139,7 +140,7 @@ def _build_link_schema(name: str, schema: Schema, *, is_certain: bool) -> Schema
     return {**any_of_types(*types, "null"), **described}
 
 
-def _is_certain(paginator: Any, parameters: Mapping[str, OperationParameter]) -> bool:
+def _is_certain(paginator: object, parameters: Mapping[str, OperationParameter]) -> bool:
     """Return True if each link of the paginator can be converted.
 
     Its links are those of DRF, and the tool has its parameters.
@@ -173,7 +174,7 @@ def _find_changed_values(link: str, request_url: str) -> dict[str, list[str]]:
     return {name: after.get(name, []) for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
-def _read_values(parameter: OperationParameter, texts: list[str]) -> Any:
+def _read_values(parameter: OperationParameter, texts: list[str]) -> object:
     """Return an argument for the texts of a query parameter."""
     if len(texts) > 1:
         return texts

@@ -20,7 +20,7 @@ Prepare = Callable[[HttpRequest], AbstractContextManager[Any] | None]
 """Function of the request; a returned context manager surrounds the view."""
 
 
-def load_prepare(value: Any, where: str) -> Prepare | None:
+def load_prepare(value: object, where: str) -> Prepare | None:
     """Return the function of the option `prepare`: a callable, a dotted path, or None.
 
     Raises:

@@ -4,7 +4,7 @@ If a backend describes itself (`get_schema_operation_parameters`), that descript
 inspected through its filterset. Both packages are optional.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django import forms
@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from mcp_django.contrib.http_tools.parameters import OperationParameter
 from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.contrib.rest.schema.fields import get_column_schema
+from mcp_django.protocol.jsonrpc import JSONMapping
 from mcp_django.schema import make_nullable, to_json
 
 _FORM_FIELD_SCHEMAS: tuple[tuple[type[forms.Field], Schema], ...] = (
@@ -29,7 +30,7 @@ _FORM_FIELD_SCHEMAS: tuple[tuple[type[forms.Field], Schema], ...] = (
 )
 
 
-def collect_parameters(view: Any, request: Request) -> dict[str, OperationParameter]:
+def collect_parameters(view: object, request: Request) -> dict[str, OperationParameter]:
     """Return the parameters of a view's filters and paginator.
 
     The view is prepared for a list.
@@ -46,7 +47,7 @@ def collect_parameters(view: Any, request: Request) -> dict[str, OperationParame
     return parameters
 
 
-def parse_openapi_parameter(entry: Mapping[str, Any]) -> OperationParameter:
+def parse_openapi_parameter(entry: JSONMapping) -> OperationParameter:
     """Convert an OpenAPI parameter object."""
     schema = dict(entry.get("schema", {}))
     if entry.get("description"):
@@ -57,7 +58,7 @@ def parse_openapi_parameter(entry: Mapping[str, Any]) -> OperationParameter:
     )
 
 
-def _describe_backend(backend: Any, view: Any, request: Request) -> Iterable[OperationParameter]:
+def _describe_backend(backend: object, view: object, request: Request) -> Iterable[OperationParameter]:
     if isinstance(backend, filters.SearchFilter):
         fields = backend.get_search_fields(view, request)
         if not fields:
@@ -120,7 +121,7 @@ def _describe_filterset(filterset: Any) -> Iterator[OperationParameter]:
             yield OperationParameter(name, "query", schema, is_required=required)
 
 
-def _build_form_field_schema(field: Any) -> Schema:
+def _build_form_field_schema(field: object) -> Schema:
     """Return the schema of a form field's input."""
     if isinstance(field, forms.ModelMultipleChoiceField | forms.MultipleChoiceField):
         return {"type": "array", "items": _build_choice_schema(field)}
@@ -144,14 +145,14 @@ def _build_choice_schema(field: Any) -> Schema:
     return {"enum": values} if values else {"type": "string"}
 
 
-def find_page_size_parameter(view: Any) -> str | None:
+def find_page_size_parameter(view: object) -> str | None:
     """Return the query parameter for the page size, or None."""
     paginator = getattr(view, "paginator", None)
     name = getattr(paginator, "page_size_query_param", None) or getattr(paginator, "limit_query_param", None)
     return str(name) if name else None
 
 
-def build_page_schema(view: Any, row: Schema, page_size: int | None) -> Schema | None:
+def build_page_schema(view: object, row: Schema, page_size: int | None) -> Schema | None:
     """Return the schema of a list's response, or None if its pagination is unknown."""
     rows: Schema = {"type": "array", "items": row}
     paginator = getattr(view, "paginator", None)
@@ -171,7 +172,7 @@ def build_page_schema(view: Any, row: Schema, page_size: int | None) -> Schema |
     return _convert_page_schema(paginator.get_paginated_response_schema(rows))
 
 
-def _find_defining_class(paginator: Any, method: str) -> Any:
+def _find_defining_class(paginator: object, method: str) -> object:
     return next((cls for cls in type(paginator).__mro__ if method in vars(cls)), None)
 
 

@@ -25,6 +25,7 @@ from mcp_django.contrib.http_tools.bodies import (
 )
 from mcp_django.internal_request import RequestContent
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.jsonrpc import JSONMapping
 
 
 def decode_upload(value: Any, argument: str, path: str = "") -> Any:
@@ -43,7 +44,7 @@ def decode_upload(value: Any, argument: str, path: str = "") -> Any:
 class BodyWriter:
     """Encoder of request bodies for one view."""
 
-    def __init__(self, parsers: list[Any], fields: Mapping[str, Any]) -> None:
+    def __init__(self, parsers: list[Any], fields: JSONMapping) -> None:
         """Store the parsers; `fields` are those of the body's serializer, if known. Only forms need them."""
         types = [str(parser.media_type) for parser in parsers]
         self._json = next((name for name in types if is_json(name)), "")

@@ -6,10 +6,10 @@ A call has no session of its own: its client logged in with a credential, not wi
 only if the project asks for one. It is empty, and ends with the call.
 """
 
-from typing import Any
-
 from django.contrib.sessions.backends.base import SessionBase
 from django.http import HttpRequest
+
+from mcp_django.protocol.jsonrpc import JSONObject
 
 
 class MemorySession(SessionBase):
@@ -28,7 +28,7 @@ class MemorySession(SessionBase):
     def delete(self, session_key: str | None = None) -> None:
         """Delete nothing, because no session is stored."""
 
-    def load(self) -> dict[str, Any]:
+    def load(self) -> JSONObject:
         """Return the data of a new session."""
         return {}
 

@@ -11,7 +11,9 @@ from decimal import Decimal
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-_TYPE_SCHEMAS: dict[Any, dict[str, Any]] = {
+from mcp_django.protocol.jsonrpc import JSONObject
+
+_TYPE_SCHEMAS: dict[Any, JSONObject] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},
     float: {"type": "number"},
@@ -26,7 +28,7 @@ _TYPE_SCHEMAS: dict[Any, dict[str, Any]] = {
 }
 
 
-def get_return_schema(function: Callable[..., Any] | None) -> dict[str, Any]:
+def get_return_schema(function: Callable[..., object] | None) -> JSONObject:
     """Return the schema of a function's return annotation, or {} if unknown."""
     try:
         return _build_schema(get_type_hints(function).get("return", Any)) if callable(function) else {}
@@ -34,7 +36,7 @@ def get_return_schema(function: Callable[..., Any] | None) -> dict[str, Any]:
         return {}
 
 
-def _build_schema(annotation: Any) -> dict[str, Any]:
+def _build_schema(annotation: object) -> JSONObject:
     if isinstance(annotation, type) and annotation in _TYPE_SCHEMAS:
         return dict(_TYPE_SCHEMAS[annotation])
     origin, arguments = get_origin(annotation), get_args(annotation)

@@ -12,7 +12,7 @@ from django.core import validators
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 from rest_framework import serializers
-from rest_framework.fields import ISO_8601, empty
+from rest_framework.fields import ISO_8601, Field, empty
 from rest_framework.settings import api_settings
 
 from mcp_django.contrib.http_tools.tools import Schema
@@ -22,7 +22,7 @@ from mcp_django.schema import any_of_types, list_types, make_nullable, strip_nul
 MAX_CHOICE_LABELS = 20
 """Maximum number of choice labels in a description."""
 
-Nested = Callable[[Any], Schema]
+Nested = Callable[[Field], Schema]
 """Function that describes an inner serializer."""
 _DATE_FORMATS: tuple[tuple[type[Any], str, str], ...] = (
     (serializers.DateTimeField, "date-time", "DATETIME"),
@@ -67,7 +67,7 @@ def is_file(schema: Schema) -> bool:
     return bool(inner.get("properties") == FILE_SCHEMA["properties"])
 
 
-def build_input_schema(field: Any, nested: Nested) -> Schema:
+def build_input_schema(field: Field, nested: Nested) -> Schema:
     """Return the input schema of a field; `nested` describes inner serializers."""
     schema = _build_bare_schema(field, nested, is_input=True)
     _add_limits(field, schema)
@@ -76,13 +76,13 @@ def build_input_schema(field: Any, nested: Nested) -> Schema:
     return _add_description(field, schema)
 
 
-def build_output_schema(field: Any, nested: Nested) -> Schema:
+def build_output_schema(field: Field, nested: Nested) -> Schema:
     """Return the output schema of a field."""
     schema = _build_bare_schema(field, nested, is_input=False)
     return _add_description(field, make_nullable(schema) if _can_be_null(field) else schema, default=False)
 
 
-def _build_bare_schema(field: Any, nested: Nested, *, is_input: bool) -> Schema:
+def _build_bare_schema(field: Field, nested: Nested, *, is_input: bool) -> Schema:
     """Return the schema of a field without null and description."""
     if isinstance(field, serializers.BaseSerializer):
         return nested(field)
@@ -97,29 +97,29 @@ def _build_bare_schema(field: Any, nested: Nested, *, is_input: bool) -> Schema:
     return build(field, nested, is_input)
 
 
-def _build_plain_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+def _build_plain_schema(field: Field, nested: Nested, is_input: bool) -> Schema:
     # Unknown are JSONField, ModelField, and fields of the project.
     return dict(next((schema for kind, schema in _PLAIN_SCHEMAS if isinstance(field, kind)), {}))
 
 
-def _build_file_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+def _build_file_schema(field: Field, nested: Nested, is_input: bool) -> Schema:
     # A row without a file shows null, also if the column is not nullable.
     return dict(FILE_SCHEMA) if is_input else make_nullable({"type": "string"})
 
 
-def _build_many_related_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+def _build_many_related_schema(field: Field, nested: Nested, is_input: bool) -> Schema:
     schema: Schema = {"type": "array", "items": _build_bare_schema(field.child_relation, nested, is_input=is_input)}
     return schema if field.allow_empty or not is_input else {**schema, "minItems": 1}
 
 
-def _build_multiple_choice_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+def _build_multiple_choice_schema(field: Field, nested: Nested, is_input: bool) -> Schema:
     if not is_input:
         return {"type": "array"}
     schema: Schema = {"type": "array", "items": _build_choice_schema(field, nested, is_input)}
     return schema if field.allow_empty else {**schema, "minItems": 1}
 
 
-def _build_choice_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+def _build_choice_schema(field: Field, nested: Nested, is_input: bool) -> Schema:
     if is_input:
         values = [to_json(value) for value in field.choices]
         if getattr(field, "allow_blank", False) and "" not in values:
@@ -137,7 +137,7 @@ def _build_choice_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
     return {**schema, "description": text} if text else schema
 
 
-def _build_decimal_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+def _build_decimal_schema(field: Field, nested: Nested, is_input: bool) -> Schema:
     if not is_input:
         as_text = getattr(field, "coerce_to_string", api_settings.COERCE_DECIMAL_TO_STRING) or field.localize
         return {"type": "string" if as_text else "number"}
@@ -147,26 +147,26 @@ def _build_decimal_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
     return {**any_of_types("number", "string"), "description": ", ".join(parts)}
 
 
-def _build_list_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+def _build_list_schema(field: Field, nested: Nested, is_input: bool) -> Schema:
     if not is_input:
         return {"type": "array", "items": build_output_schema(field.child, nested)}
     return build_array_schema(field, build_input_schema(field.child, nested))
 
 
-def build_array_schema(field: Any, items: Schema) -> Schema:
+def build_array_schema(field: Field, items: Schema) -> Schema:
     """Return the input schema of a list field or a list serializer."""
     limits = {"minItems": field.min_length, "maxItems": field.max_length}
     schema = {"type": "array", "items": items, **{key: value for key, value in limits.items() if value is not None}}
     return schema if field.allow_empty else {"minItems": 1, **schema}
 
 
-def _build_dict_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+def _build_dict_schema(field: Field, nested: Nested, is_input: bool) -> Schema:
     if not is_input:
         return {"type": "object"}
     return {"type": "object", "additionalProperties": build_input_schema(field.child, nested)}
 
 
-def _build_date_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+def _build_date_schema(field: Field, nested: Nested, is_input: bool) -> Schema:
     form, setting = next((form, setting) for kind, form, setting in _DATE_FORMATS if isinstance(field, kind))
     if is_input:
         formats = getattr(field, "input_formats", None) or getattr(api_settings, f"{setting}_INPUT_FORMATS")
@@ -189,7 +189,7 @@ def get_column_schema(column: Any) -> Schema:
     return {"type": "string"} if isinstance(column, models.CharField | models.TextField) else {}
 
 
-def _build_relation_schema(field: Any, nested: Nested, is_input: bool) -> Schema:
+def _build_relation_schema(field: Field, nested: Nested, is_input: bool) -> Schema:
     model = getattr(field.queryset, "model", None) or _find_related_model(field)
     name = "" if model is None else str(model._meta.verbose_name)
     if isinstance(field, serializers.PrimaryKeyRelatedField):
@@ -205,13 +205,13 @@ def _build_relation_schema(field: Any, nested: Nested, is_input: bool) -> Schema
     return {"type": "string"} if isinstance(field, serializers.StringRelatedField) else {}
 
 
-def _find_related_model(field: Any) -> Any:
+def _find_related_model(field: Field) -> Any:
     owner = field.parent if isinstance(field.parent, serializers.ManyRelatedField) else field
     column = _find_column(_get_model(owner), str(owner.source or ""))
     return getattr(column, "related_model", None)
 
 
-def _add_limits(field: Any, schema: Schema) -> None:
+def _add_limits(field: Field, schema: Schema) -> None:
     """Add the limits of validators to the schema, in place."""
     kinds = set(list_types(schema))
     if "string" in kinds and isinstance(field, serializers.CharField) and not field.allow_blank:
@@ -260,7 +260,7 @@ def _set_limit(schema: Schema, key: str, limit: Any) -> None:
     schema[key] = int(number) if number == int(number) else number
 
 
-def _add_description(field: Any, schema: Schema, *, default: bool = True) -> Schema:
+def _add_description(field: Field, schema: Schema, *, default: bool = True) -> Schema:
     """Add the field's description and default."""
     texts = [str(field.help_text)] if field.help_text else []
     if (more := schema.get("description")) and more not in texts:
@@ -275,7 +275,7 @@ def _add_description(field: Any, schema: Schema, *, default: bool = True) -> Sch
     return described
 
 
-def _can_be_null(field: Any) -> bool:
+def _can_be_null(field: Field) -> bool:
     if isinstance(field, serializers.SerializerMethodField | serializers.ReadOnlyField):
         return False  # the annotation includes null
     if isinstance(field, serializers.ManyRelatedField):
@@ -286,7 +286,7 @@ def _can_be_null(field: Any) -> bool:
     return bool(field.allow_null or field.read_only or not field.required)
 
 
-def _get_model(field: Any) -> Any:
+def _get_model(field: Field) -> Any:
     return getattr(getattr(field.parent, "Meta", None), "model", None)
 
 
@@ -298,19 +298,19 @@ def _find_column(model: Any, source: str) -> Any:
         return model._meta.pk if source == "pk" else None
 
 
-def _find_attribute(field: Any) -> Any:
+def _find_attribute(field: Field) -> Any:
     """Return the method or property of the model that a field reads."""
     found = getattr(_get_model(field), str(field.source or ""), None)
     return found.fget if isinstance(found, property) else getattr(found, "func", found)
 
 
-def is_drf_method(field: Any, method: str) -> bool:
+def is_drf_method(field: Field, method: str) -> bool:
     """Return True if a method of a field or serializer is DRF's own."""
     function = getattr(type(field), method, None)
     return str(getattr(function, "__module__", "")).startswith("rest_framework.")
 
 
-_FIELD_SCHEMAS: tuple[tuple[Any, Callable[[Any, Nested, bool], Schema]], ...] = (
+_FIELD_SCHEMAS: tuple[tuple[Any, Callable[[Field, Nested, bool], Schema]], ...] = (
     (serializers.FileField, _build_file_schema),
     (serializers.ManyRelatedField, _build_many_related_schema),
     (serializers.RelatedField, _build_relation_schema),

@@ -1,7 +1,5 @@
 """JSON Schemas of serializers: the input of a body, and the output for a row."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from mcp_django.contrib.http_tools.tools import Schema
@@ -16,7 +14,7 @@ MAX_NESTING_DEPTH = 6
 """Maximum nesting of described serializers; deeper ones accept any object."""
 
 
-def build_body_schema(serializer: Any, depth: int = 0) -> Schema:
+def build_body_schema(serializer: object, depth: int = 0) -> Schema:
     """Return the input schema of a serializer, without read-only fields."""
     if isinstance(serializer, serializers.ListSerializer):
         return build_array_schema(serializer, build_body_schema(serializer.child, depth))
@@ -38,7 +36,7 @@ def build_body_schema(serializer: Any, depth: int = 0) -> Schema:
     return {**schema, "required": required} if required else schema
 
 
-def build_response_schema(serializer: Any, depth: int = 0) -> Schema:
+def build_response_schema(serializer: object, depth: int = 0) -> Schema:
     """Return the output schema of a serializer, or {} if unknown."""
     if isinstance(serializer, serializers.ListSerializer):
         is_drf_method_used = is_drf_method(serializer, "to_representation")
