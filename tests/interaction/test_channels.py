@@ -7,7 +7,7 @@ from django.core.asgi import get_asgi_application
 
 from mcp_django.models import Session
 from mcp_django.runtime.events.event_log import EventDraft
-from mcp_django.transports.connection.connection import MAX_CONSECUTIVE_REJECTIONS
+from mcp_django.transports.connection.receiver import MAX_CONSECUTIVE_REJECTIONS
 from mcp_django.wiring import get_services
 from tests.interaction.channel import Refused
 from tests.interaction.channel_types import CHANNEL_TYPES

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import Era
-from mcp_django.server.calls.call import NetworkInfo
+from mcp_django.server.calls.call import Connection, NetworkInfo
+from mcp_django.server.calls.session import Cancellable
 from mcp_django.server.ports import Principal
+from mcp_django.server.subscriptions.listen import Subscription
 from mcp_django.transports.credentials import Credential
 
 ALL_ERAS = frozenset(Era)
@@ -58,3 +61,24 @@ class ConnectionOptions:
     """Network of the connection; None within the process."""
     sends_pings: bool = False
     """True if pings are needed because the transport does not detect dead clients."""
+
+    def create_connection(
+        self,
+        principal: Principal,
+        calls: dict[jsonrpc.Id, Cancellable],
+        subscriptions: dict[jsonrpc.Id, Subscription],
+    ) -> Connection:
+        """Create the connection object of the calls of an era.
+
+        Both eras share the tables of calls and subscriptions.
+        """
+        connection = Connection(
+            principal,
+            headers=self.headers,
+            url_kwargs=self.url_kwargs,
+            make_request=self.make_request,
+            shared_calls=calls,
+            network=self.network,
+        )
+        connection.subscriptions = subscriptions
+        return connection
