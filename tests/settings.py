@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "mcp_django.contrib.skills",
     "tests.testapp",
     "tests.library",
+    "tests.exports",
 ]
 
 MIDDLEWARE = [

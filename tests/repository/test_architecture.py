@@ -33,7 +33,6 @@ LAYERS = (
     {"auth", "client", "forms", "orm", "providers", "runtime"},
     {"wiring"},
     {"notifications", "transports"},
-    {"extensions"},
     {
         "__main__",
         "admin",
@@ -47,6 +46,7 @@ LAYERS = (
         "urls",
         "well_known",
     },
+    {"extensions"},
     {"contrib.http_tools"},
     {
         "contrib",
@@ -198,7 +198,15 @@ PRESCRIBED_MODULES = {
 # Folders in which each module is a file that Django looks for, or one revision of the protocol as a difference.
 PRESCRIBED_FOLDERS = {"commands", "migrations", "revisions"}
 # Public doors: authors import from them, whatever lies behind.
-PUBLIC_MODULES = {"lowlevel.py", "observability.py", "well_known.py"}
+PUBLIC_MODULES = {
+    "extensions/errors.py",
+    "extensions/event_loop.py",
+    "extensions/operators.py",
+    "extensions/rows.py",
+    "lowlevel.py",
+    "observability.py",
+    "well_known.py",
+}
 # Still to be joined with the modules that they serve. To become empty; add none.
 SHORT_MODULES = {
     "auth/permissions.py",

@@ -16,6 +16,6 @@ class AppsConfig(AppConfig):
 
     def ready(self) -> None:
         from mcp_django.contrib.apps.preview.options import find_preview_link
-        from mcp_django.templatetags.mcp_overview import add_overview_link
+        from mcp_django.extensions.operators import add_overview_link
 
         add_overview_link(find_preview_link)

@@ -10,9 +10,9 @@ from mcp_django.contrib.apps.confirmation.suspension import ANSWER_TOOL
 from mcp_django.contrib.apps.csp import get_static_origin
 from mcp_django.contrib.apps.declaration import App, find_app, list_apps
 from mcp_django.contrib.apps.pages import render_page
+from mcp_django.extensions.primitives import Tool
 from mcp_django.schema import call_in_default_language
 from mcp_django.server.calls.server_core import ServerCore
-from mcp_django.server.primitives.base import Tool
 
 MAX_PAGE_BYTES = 512 * 1024
 """Size above which clients load a page slowly, or refuse it."""

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from django.conf import settings as django_settings
 from django.templatetags.static import PrefixNode
 
-from mcp_django.schema import DeclarationError
+from mcp_django.extensions.errors import DeclarationError
 
 STATIC: Literal["static"] = "static"
 """Value of `csp` for apps that load static files from the origin of `STATIC_URL`."""

@@ -10,11 +10,9 @@ from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from mcp_django.contrib.apps.csp import CSP, CSPOption, parse_csp
-from mcp_django.schema import ConflictError, DeclarationError
-from mcp_django.server.primitives.base import Tool
-from mcp_django.server.primitives.registry import CombinedRegistry, Registry, get_registry
-from mcp_django.server.primitives.ui_options import check_app_name
-from mcp_django.server.server import Server
+from mcp_django.extensions.calls import Server
+from mcp_django.extensions.errors import ConflictError, DeclarationError
+from mcp_django.extensions.primitives import CombinedRegistry, Registry, Tool, check_app_name, get_registry
 
 BrowserPermission = Literal["camera", "microphone", "geolocation", "clipboardWrite"]
 BROWSER_PERMISSIONS: tuple[BrowserPermission, ...] = ("camera", "microphone", "geolocation", "clipboardWrite")

@@ -11,10 +11,9 @@ from mcp_django.contrib.apps.declaration import expects_question
 from mcp_django.contrib.apps.pages import IDENTIFIER, accepts_html
 from mcp_django.contrib.apps.resources import AppProvider
 from mcp_django.extensions import Call, Extension, ProceedWithCall, Revision, Tool
+from mcp_django.extensions.calls import Context
+from mcp_django.extensions.primitives import Provider, UIOptions
 from mcp_django.server.calls.server_core import ServerCore
-from mcp_django.server.composition.provider import Provider
-from mcp_django.server.context.context import Context
-from mcp_django.server.primitives.ui_options import UIOptions
 
 
 class Apps(Extension):

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from django import forms
 from django.forms import BoundField
 
+from mcp_django.extensions.conversations import InputUnavailable
+from mcp_django.extensions.errors import DeclarationError
 from mcp_django.forms.fields import build_property
-from mcp_django.schema import DeclarationError
-from mcp_django.server.context.conversation import InputUnavailable
 
 _BROWSER_WIDGETS: tuple[tuple[type[forms.Widget], str, str], ...] = (
     (forms.DateInput, "date", "%Y-%m-%d"),

@@ -12,17 +12,12 @@ from django.forms import BaseForm
 
 from mcp_django.contrib.apps.form_fields import build_field_schema
 from mcp_django.exceptions import build_invalid_error
+from mcp_django.extensions.calls import Context, Server
+from mcp_django.extensions.errors import ArgumentError, DeclarationError
+from mcp_django.extensions.primitives import Tool, ToolOptions, build_tool, describe_source, get_registry, is_async
 from mcp_django.forms.questions import DjangoFormQuestion
 from mcp_django.protocol.headers import HeaderParam
-from mcp_django.schema import ArgumentError, DeclarationError
 from mcp_django.schema.validation.messages import describe_unknown
-from mcp_django.server.callables import is_async
-from mcp_django.server.context.context import Context
-from mcp_django.server.injection.handler import describe_source
-from mcp_django.server.primitives.base import Tool
-from mcp_django.server.primitives.decorators import ToolOptions, build_tool
-from mcp_django.server.primitives.registry import get_registry
-from mcp_django.server.server import Server
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,7 +11,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_noop, override
 
 from mcp_django.contrib.apps.declaration import MODEL_APP_PREFIX, App
-from mcp_django.server.primitives.base import Tool
+from mcp_django.extensions.primitives import Tool
 
 _TEXTS = (
     gettext_noop("Add"),

@@ -15,11 +15,10 @@ from django.template.loader import render_to_string, select_template
 
 from mcp_django.contrib.apps.declaration import App
 from mcp_django.contrib.apps.model_apps import build_page_data, list_template_names
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions import Call
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.primitives import Tool, ToolResult
 from mcp_django.schema import call_in_default_language
-from mcp_django.server.calls.call import Call
-from mcp_django.server.primitives.base import Tool
-from mcp_django.server.primitives.results import ToolResult
 
 logger = get_logger("mcp_django.server")
 

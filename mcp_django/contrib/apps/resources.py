@@ -5,13 +5,10 @@ from collections.abc import Iterable
 
 from mcp_django.contrib.apps.declaration import App, find_app
 from mcp_django.contrib.apps.pages import MIME_TYPE, PageCache, get_base_uri, split_digest
-from mcp_django.protocol.content import TextResourceContents
+from mcp_django.extensions.calls import Context
+from mcp_django.extensions.primitives import Handler, Provider, Resource, ResourceResult, Tool
 from mcp_django.server.calls.server_core import ServerCore
-from mcp_django.server.composition.provider import Provider
-from mcp_django.server.context.context import Context
-from mcp_django.server.injection.handler import Handler
-from mcp_django.server.primitives.base import Resource, Tool
-from mcp_django.server.primitives.results import ResourceResult
+from mcp_django.types import TextResourceContents
 
 PAGE_TTL_SECONDS = 86_400
 """Time for which clients may cache a page. Its URI changes with its content."""

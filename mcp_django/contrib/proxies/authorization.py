@@ -3,16 +3,14 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from mcp_django.client.errors import AuthorizationNeeded
+from mcp_django.client import AuthorizationNeeded
 from mcp_django.contrib.proxies.catalog.components import ComponentOptions
 from mcp_django.contrib.proxies.forwarding.failures import describe_authorization
-from mcp_django.protocol.errors import ToolError
-from mcp_django.protocol.types import ToolAnnotations
+from mcp_django.extensions.calls import Context
+from mcp_django.extensions.errors import ToolError
+from mcp_django.extensions.primitives import Handler, Tool
 from mcp_django.providers.prefixes import NamePrefixes
-from mcp_django.server.context.context import Context
-from mcp_django.server.context.forwarding import supports_capability
-from mcp_django.server.injection.handler import Handler
-from mcp_django.server.primitives.base import Tool
+from mcp_django.types import ToolAnnotations
 
 CONNECT_TOOL_NAME = "connect"
 
@@ -74,7 +72,7 @@ async def request_authorization(ctx: Context, name: str, problem: AuthorizationN
 
     Raises ToolError, with the URL, if the client cannot open pages or the user declines.
     """
-    if problem.url is None or not supports_capability(ctx, {"elicitation": {"url": {}}}):
+    if problem.url is None or not ctx.call.supports({"elicitation": {"url": {}}}):
         raise ToolError(describe_authorization(problem, name, ctx))
     answer = await ctx.elicit_url(f"Allow this site to use {name} for you", problem.url, key=f"connect-{name}")
     if not answer:

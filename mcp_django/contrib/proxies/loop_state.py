@@ -4,8 +4,6 @@ import asyncio
 import weakref
 from functools import partial
 
-from mcp_django.aio.clock import monotonic
-from mcp_django.aio.tasks import BackgroundTasks
 from mcp_django.client import Client
 from mcp_django.contrib.proxies.catalog.catalog_cache import CatalogCache
 from mcp_django.contrib.proxies.connections.credentials import RemoteCredential
@@ -20,6 +18,7 @@ from mcp_django.contrib.proxies.forwarding.forwarding import RequestForwarder, f
 from mcp_django.contrib.proxies.forwarding.suspended_calls import SuspendedCalls
 from mcp_django.contrib.proxies.options import ProxyOptions
 from mcp_django.contrib.proxies.upstream import RemoteSubscriptions
+from mcp_django.extensions.event_loop import BackgroundTasks, monotonic
 
 MAX_CLIENTS = 200
 """Maximum number of connections with headers of a caller."""

@@ -10,8 +10,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from mcp_django.conf.proxies import ANY_CALLER, CLIENT_FEATURES, FEATURES
-from mcp_django.schema import DeclarationError
-from mcp_django.server.primitives.base import Permission, Rate
+from mcp_django.extensions.errors import DeclarationError
+from mcp_django.extensions.primitives import Permission, Rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.contrib.proxies.authorization import build_connect_tool, build_unavailable_tool
 from mcp_django.contrib.proxies.catalog.components import (
     REMOTE_NAME_KEY,
@@ -21,10 +20,10 @@ from mcp_django.contrib.proxies.loop_state import LoopState
 from mcp_django.contrib.proxies.options import ProxyOptions
 from mcp_django.contrib.proxies.remote_caller import RemoteCaller
 from mcp_django.contrib.proxies.remote_catalogs import Catalog, RemoteCatalogs
+from mcp_django.extensions.calls import Context
+from mcp_django.extensions.event_loop import LoopLocal
+from mcp_django.extensions.primitives import Completion, Prompt, Provider, Resource, ResourceTemplate, Tool
 from mcp_django.providers.prefixes import NamePrefixes
-from mcp_django.server.composition.provider import Provider
-from mcp_django.server.context.context import Context
-from mcp_django.server.primitives.base import Completion, Prompt, Resource, ResourceTemplate, Tool
 from mcp_django.signals import clients_used
 
 

@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.client import Client
-from mcp_django.client.errors import AuthorizationNeeded, ClientError
+from mcp_django.client import AuthorizationNeeded, Client, ClientError
 from mcp_django.contrib.proxies.authorization import request_authorization
 from mcp_django.contrib.proxies.catalog.components import REMOTE_NAME_KEY, RemoteTool
 from mcp_django.contrib.proxies.catalog.remote_skills import REMOTE_FILE_KEY, RemoteFile, verify_file
@@ -19,13 +17,11 @@ from mcp_django.contrib.proxies.forwarding.uris import convert_uris
 from mcp_django.contrib.proxies.loop_state import LoopState
 from mcp_django.contrib.proxies.options import ProxyOptions
 from mcp_django.contrib.proxies.remote_catalogs import RemoteCatalogs
-from mcp_django.protocol.errors import ToolError
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import Context, get_logger
+from mcp_django.extensions.errors import ToolError
+from mcp_django.extensions.event_loop import LoopLocal
+from mcp_django.extensions.primitives import Completion, RelayedResult
 from mcp_django.providers.prefixes import NamePrefixes
-from mcp_django.server.context.context import Context
-from mcp_django.server.context.forwarding import get_effective_log_level, supports_streaming
-from mcp_django.server.primitives.base import Completion
-from mcp_django.server.primitives.results import RelayedResult
 
 logger = get_logger("mcp_django.client")
 
@@ -169,7 +165,7 @@ class RemoteCaller:
         state, credential = self._states.get(), await self._credentials.get(ctx)
         client = state.get_client(credential)
         capabilities = get_caller_capabilities(ctx, self._options.client_features)
-        level = get_effective_log_level(ctx) if self._options.logs and supports_streaming(ctx) else None
+        level = ctx.log_level if self._options.logs and ctx.call.connection.supports_streaming else None
         if not client.is_connected and (capabilities.requests or level):
             await client.connect()
         if client.is_connected:

@@ -8,10 +8,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from mcp_django.aio.clock import monotonic
-from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.client import Client
-from mcp_django.client.errors import AuthorizationNeeded, ClientError
+from mcp_django.client import AuthorizationNeeded, Client, ClientError
 from mcp_django.contrib.proxies.catalog.catalog_cache import CatalogCache, EmptyCatalog, FetchedList
 from mcp_django.contrib.proxies.catalog.lists import AFFECTED_LISTS, LIST_METHODS, fetch_list, keep_listed_pages
 from mcp_django.contrib.proxies.catalog.remote_skills import fetch_skills, join_skills
@@ -24,8 +21,9 @@ from mcp_django.contrib.proxies.connections.sessions import (
 )
 from mcp_django.contrib.proxies.loop_state import LoopState
 from mcp_django.contrib.proxies.options import ProxyOptions
-from mcp_django.protocol.errors import ToolError
-from mcp_django.server.context.context import Context
+from mcp_django.extensions.calls import Context
+from mcp_django.extensions.errors import ToolError
+from mcp_django.extensions.event_loop import LoopLocal, monotonic
 
 MAX_CATALOGS = 1000
 """Maximum number of catalogs on one event loop, each for one credential."""

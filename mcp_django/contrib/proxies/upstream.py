@@ -12,10 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mcp_django.aio.tasks import start_task, start_timer
-from mcp_django.client import Client
-from mcp_django.client.errors import CallError, ClientError
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.client import CallError, Client, ClientError
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.event_loop import start_task, start_timer
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.server.subscriptions.filter import covering_uris
 

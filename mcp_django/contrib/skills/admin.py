@@ -12,15 +12,13 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django import wiring
-from mcp_django.admin.preview import MAX_SHOWN_CHARS, Preview, PreviewBlock
-from mcp_django.admin.stored import StoredAdmin, StoredForm
-from mcp_django.admin.stored_prompt import PartInline
 from mcp_django.contrib.skills.models import MAX_FILE_BYTES, StoredSkill, StoredSkillFile
 from mcp_django.contrib.skills.packages import check_package
 from mcp_django.contrib.skills.rows import StoredSkills
+from mcp_django.extensions.operators import MAX_SHOWN_CHARS, PartInline, Preview, PreviewBlock, StoredAdmin, StoredForm
+from mcp_django.extensions.primitives import Primitive
 from mcp_django.protocol.skills import MAX_SKILL_FILES, SKILL_FILE, InvalidSkill
 from mcp_django.schema.frontmatter import find_ambiguous_values
-from mcp_django.server.primitives.base import Primitive
 
 NEW_TEXT = "---\nname: refunds\ndescription: What the skill is for, and when to use it.\n---\n\n# Steps\n\n1. \n"
 

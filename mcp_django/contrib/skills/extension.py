@@ -13,16 +13,13 @@ from mcp_django.contrib.skills.manifests import (
     has_remote_provider,
     list_directory,
 )
-from mcp_django.extensions import Call, Extension, Revision, method
-from mcp_django.protocol.errors import InvalidParams, ResourceNotFound
+from mcp_django.extensions import Call, Extension, Revision, create_cursor, method, read_cursor
+from mcp_django.extensions.calls import SHARED_OWNER, Context
+from mcp_django.extensions.errors import InvalidParams, ResourceNotFound
+from mcp_django.extensions.primitives import Provider, check_permission, find_resource
 from mcp_django.protocol.skills import GET_METHOD, LIST_METHOD, READ_DIRECTORY_METHOD, SKILLS_IDENTIFIER
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.schema.frontmatter import FrontmatterError, parse_frontmatter
-from mcp_django.server.composition.provider import Provider
-from mcp_django.server.context.context import Context
-from mcp_django.server.execution.lists import SHARED_OWNER, create_cursor, read_cursor
-from mcp_django.server.execution.permissions import check_permission
-from mcp_django.server.methods.resources import find_resource
 
 MAX_PAGE_SKILLS = 50
 MAX_PAGE_FILES = 5000

@@ -4,22 +4,23 @@ from collections.abc import Iterable
 from typing import Any
 
 from mcp_django.contrib.skills.manifests import ServedSkill, collect_local_skills, collect_skills
-from mcp_django.protocol.content import BlobResourceContents, EmbeddedResource, PromptMessage, TextContent
-from mcp_django.protocol.errors import ResourceNotFound, ToolError
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions import Call
+from mcp_django.extensions.calls import Context, get_logger
+from mcp_django.extensions.errors import ResourceNotFound, ToolError
+from mcp_django.extensions.primitives import (
+    Handler,
+    Prompt,
+    Provider,
+    Tool,
+    ToolResult,
+    build_tool,
+    compile_prompt_parameters,
+    is_injected,
+    read_contents,
+)
 from mcp_django.protocol.skills import DYNAMIC, SKILL_FILE
 from mcp_django.protocol.uri import quote_path
-from mcp_django.schema import compile_prompt_parameters
-from mcp_django.server.calls.call import Call
-from mcp_django.server.composition.provider import Provider
-from mcp_django.server.context.context import Context
-from mcp_django.server.injection.handler import Handler
-from mcp_django.server.injection.parameters import is_injected
-from mcp_django.server.methods.resources import read_contents
-from mcp_django.server.primitives.base import Prompt, Tool
-from mcp_django.server.primitives.decorators import build_tool
-from mcp_django.server.primitives.results import ToolResult
-from mcp_django.types import ToolAnnotations
+from mcp_django.types import BlobResourceContents, EmbeddedResource, PromptMessage, TextContent, ToolAnnotations
 
 logger = get_logger("mcp_django.skills")
 

@@ -8,14 +8,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack
 
 from mcp_django.contrib.skills.provider import SCHEME
+from mcp_django.extensions.calls import Context
+from mcp_django.extensions.errors import DeclarationError
+from mcp_django.extensions.primitives import (
+    PrimitiveOptions,
+    Registry,
+    describe_callable,
+    get_registry,
+    register_resource,
+)
 from mcp_django.protocol.skills import MANIFEST_KEY, SKILL_FILE, SkillManifest, find_problems
 from mcp_django.protocol.uri import quote_path
-from mcp_django.providers.files.patterns import is_safe_name
-from mcp_django.schema import DeclarationError, describe_callable
+from mcp_django.providers.files import is_safe_name
 from mcp_django.schema.frontmatter import parse_frontmatter
-from mcp_django.server.context.context import Context
-from mcp_django.server.primitives.decorators import PrimitiveOptions, register_resource
-from mcp_django.server.primitives.registry import Registry, get_registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -7,8 +7,10 @@ metadata, so the skills of other servers are found in the same way, at the URIs 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from mcp_django.protocol.content import BlobResourceContents, TextResourceContents
-from mcp_django.protocol.errors import InvalidParams
+from mcp_django.extensions import Call
+from mcp_django.extensions.calls import RESOURCES, Context
+from mcp_django.extensions.errors import InvalidParams
+from mcp_django.extensions.primitives import Primitive, Resource, get_providers
 from mcp_django.protocol.skills import (
     DIRECTORY_MEDIA_TYPE,
     MANIFEST_KEY,
@@ -19,12 +21,8 @@ from mcp_django.protocol.skills import (
     get_directory_uri,
 )
 from mcp_django.protocol.uri import quote_path
-from mcp_django.providers.media_types import BINARY, TEXT, guess_media_type, is_binary_type
-from mcp_django.server.calls.call import Call
-from mcp_django.server.composition.provider import get_providers
-from mcp_django.server.context.context import Context
-from mcp_django.server.execution.lists import RESOURCES
-from mcp_django.server.primitives.base import Primitive, Resource
+from mcp_django.providers.files import BINARY, TEXT, guess_media_type, is_binary_type
+from mcp_django.types import BlobResourceContents, TextResourceContents
 
 
 class ServedSkill(NamedTuple):

@@ -7,17 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from mcp_django.contrib.skills.provider import SCHEME
+from mcp_django.extensions.calls import Context, get_logger
+from mcp_django.extensions.errors import DeclarationError
+from mcp_django.extensions.primitives import Handler, Permission, Provider, Resource, get_client_name
+from mcp_django.orm import ModelToolset
 from mcp_django.orm.tools.base import find_served_tool
-from mcp_django.orm.toolset import ModelToolset
-from mcp_django.protocol.content import TextResourceContents
-from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.skills import MANIFEST_KEY, SKILL_FILE, SkillManifest
-from mcp_django.schema import DeclarationError
-from mcp_django.server.composition.mounting import get_client_name
-from mcp_django.server.composition.provider import Provider
-from mcp_django.server.context.context import Context
-from mcp_django.server.injection.handler import Handler
-from mcp_django.server.primitives.base import Permission, Resource
+from mcp_django.types import TextResourceContents
 
 logger = get_logger("mcp_django.skills")
 

@@ -9,12 +9,10 @@ from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django.contrib.skills.packages import SkillPackage, check_package
-from mcp_django.models.rows import PrimaryManager, VersionedQuerySet
-from mcp_django.models.stored.base import Stored, StoredRow
-from mcp_django.models.stored.version import StoredVersion
+from mcp_django.extensions.rows import PrimaryManager, Stored, StoredRow, StoredVersion, VersionedQuerySet
 from mcp_django.protocol.skills import SKILL_FILE, InvalidSkill
 from mcp_django.protocol.uri import quote_path
-from mcp_django.providers.files.patterns import is_safe_name
+from mcp_django.providers.files import is_safe_name
 
 MAX_PATH_CHARS = 300
 """Maximum number of characters of a path."""

@@ -19,8 +19,7 @@ from mcp_django.protocol.skills import (
     SkillManifest,
     is_safe_segment,
 )
-from mcp_django.providers.files.patterns import ContentTooLarge, FileEntry, FileSelection
-from mcp_django.providers.files.sandbox import DirectorySandbox, read_limited
+from mcp_django.providers.files import ContentTooLarge, DirectorySandbox, FileEntry, FileSelection, read_limited
 from mcp_django.schema.frontmatter import FrontmatterError, parse_frontmatter
 
 

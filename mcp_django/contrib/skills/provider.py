@@ -12,19 +12,13 @@ from django.core.files.storage import Storage
 
 from mcp_django.contrib.skills.manifests import build_exact_contents
 from mcp_django.contrib.skills.trees import SkillTree, TreeSnapshot, join_path
-from mcp_django.protocol.errors import InternalError
+from mcp_django.extensions.calls import Context
+from mcp_django.extensions.errors import DeclarationError, InternalError
+from mcp_django.extensions.primitives import Handler, Permission, Provider, Resource
 from mcp_django.protocol.skills import MANIFEST_KEY, MAX_SKILL_BYTES, SKILL_FILE, SkillManifest, decode
 from mcp_django.protocol.uri import quote_path
-from mcp_django.providers.files.patterns import ContentTooLarge, is_safe_name
-from mcp_django.providers.files.sandbox import DirectorySandbox
-from mcp_django.providers.files.storages import StorageFiles
-from mcp_django.providers.media_types import guess_media_type
-from mcp_django.schema import DeclarationError
+from mcp_django.providers.files import ContentTooLarge, DirectorySandbox, StorageFiles, guess_media_type, is_safe_name
 from mcp_django.schema.frontmatter import FrontmatterError, find_ambiguous_values
-from mcp_django.server.composition.provider import Provider
-from mcp_django.server.context.context import Context
-from mcp_django.server.injection.handler import Handler
-from mcp_django.server.primitives.base import Permission, Resource
 
 SCHEME = "skill://"
 STORAGE_REFRESH_SECONDS = 60.0

@@ -7,8 +7,9 @@ from django.db.models.signals import post_delete, post_save
 
 from mcp_django import conf
 from mcp_django.contrib.skills.models import StoredSkill, StoredSkillFile
-from mcp_django.models import StoredState
-from mcp_django.notifications.publish import log_failure, notify_list_changed, notify_resource_updated
+from mcp_django.extensions.rows import StoredState
+from mcp_django.notifications import notify_list_changed, notify_resource_updated
+from mcp_django.notifications.publish import log_failure
 
 
 def connect() -> None:

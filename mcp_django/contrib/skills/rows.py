@@ -14,15 +14,13 @@ from django.db import DatabaseError, connections, router
 from mcp_django.contrib.skills.manifests import build_exact_contents
 from mcp_django.contrib.skills.models import StoredSkill, StoredSkillFile
 from mcp_django.contrib.skills.provider import SCHEME, build_file_resource
-from mcp_django.models import StoredState
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import Context, get_logger
+from mcp_django.extensions.errors import DeclarationError
+from mcp_django.extensions.primitives import Provider, Resource, convert_failures
+from mcp_django.extensions.rows import StoredState
 from mcp_django.protocol.skills import SKILL_FILE, SkillFile, SkillManifest, decode
 from mcp_django.protocol.uri import quote_path
-from mcp_django.providers.media_types import guess_media_type
-from mcp_django.schema import DeclarationError, convert_failures
-from mcp_django.server.composition.provider import Provider
-from mcp_django.server.context.context import Context
-from mcp_django.server.primitives.base import Resource
+from mcp_django.providers.files import guess_media_type
 
 logger = get_logger("mcp_django.skills")
 

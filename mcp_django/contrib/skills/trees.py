@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.errors import DeclarationError
+from mcp_django.extensions.primitives import convert_failures
 from mcp_django.protocol.skills import (
     MAX_SKILL_BYTES,
     MAX_SKILL_FILES,
@@ -22,9 +24,7 @@ from mcp_django.protocol.skills import (
     compute_digest,
     find_problems,
 )
-from mcp_django.providers.files.patterns import ContentTooLarge, FileEntry, FileSelection
-from mcp_django.providers.files.tree import FileSource
-from mcp_django.schema import DeclarationError, convert_failures
+from mcp_django.providers.files import ContentTooLarge, FileEntry, FileSelection, FileSource
 from mcp_django.schema.frontmatter import FrontmatterError, parse_frontmatter
 
 logger = get_logger("mcp_django.skills")

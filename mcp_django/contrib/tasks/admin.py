@@ -15,7 +15,6 @@ from django.utils import timezone
 from django.utils.timesince import timesince
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.admin.base import BaseAdmin, RowAction, RowActionAdmin, ServerFilter
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.creation.task_rows import build_repetition, may_repeat, start_task_of_call
 from mcp_django.contrib.tasks.models import Task, TaskAttempt, TaskWorker
@@ -25,6 +24,7 @@ from mcp_django.contrib.tasks.rows.figures import TaskFigures, read_figures
 from mcp_django.contrib.tasks.rows.leases import is_worker_alive
 from mcp_django.contrib.tasks.upkeep import stop_cancelled_task
 from mcp_django.extensions import Overloaded
+from mcp_django.extensions.operators import BaseAdmin, RowAction, RowActionAdmin, ServerFilter
 from mcp_django.types import clean_line
 
 REPEAT = "repeat"

@@ -12,16 +12,11 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from mcp_django import wiring
-from mcp_django.aio.clock import monotonic
-from mcp_django.aio.tasks import run_in_background
 from mcp_django.contrib.tasks.models import Task, TaskInput, TaskStatus
 from mcp_django.contrib.tasks.rows import database, store, wire
 from mcp_django.extensions import Call, InvalidParams
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.log_text import get_logger
-from mcp_django.runtime.streams.session_sink import SessionSink, has_open_stream
-from mcp_django.server.calls.message_queue import MessageSink, Outbox
-from mcp_django.server.calls.session import ServerSession
+from mcp_django.extensions.calls import MessageSink, Outbox, ServerSession, get_logger, jsonrpc
+from mcp_django.extensions.event_loop import SessionSink, has_open_stream, monotonic, run_in_background
 
 logger = get_logger("mcp_django.tasks")
 SESSION_STREAM_SECONDS = 2.0

@@ -7,7 +7,6 @@ from typing import Any
 from django.apps import apps
 from django.core.checks import Error
 
-from mcp_django.contrib.tasks.attempts.callers import get_owner
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.core_questions import ask_on_session_stream
 from mcp_django.contrib.tasks.core_results import CoreTaskResult
@@ -35,8 +34,9 @@ from mcp_django.extensions import (
     read_cursor,
     subscription,
 )
-from mcp_django.server.composition.provider import Provider
-from mcp_django.server.context.context import Context
+from mcp_django.extensions.callers import get_owner
+from mcp_django.extensions.calls import Context
+from mcp_django.extensions.primitives import Provider
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 PAGE_ROWS = 100

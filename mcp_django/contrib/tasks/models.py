@@ -12,8 +12,8 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.models.rows import PrimaryManager, create_user_key
-from mcp_django.protocol import jsonrpc
+from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.rows import PrimaryManager, create_user_key
 
 ID_BYTES = 24
 """Random bytes of an id, which nobody can guess."""

@@ -5,8 +5,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_django.aio.clock import monotonic
-from mcp_django.contrib.tasks.attempts.callers import get_owner
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.models import Task, TaskStatus
 from mcp_django.contrib.tasks.options import get_settings
@@ -15,8 +13,10 @@ from mcp_django.contrib.tasks.rows import database, leases, store
 from mcp_django.contrib.tasks.rows.database import AVAILABILITY
 from mcp_django.contrib.tasks.upkeep import enqueue_task, start_maintenance, stop_cancelled_task
 from mcp_django.extensions import Call, InternalError, InvalidParams, MethodNotFound, MissingClientCapability
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import MCPError
+from mcp_django.extensions.callers import get_owner
+from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.errors import MCPError
+from mcp_django.extensions.event_loop import monotonic
 
 CHECK_SECONDS = 0.1, 1.0
 """Seconds between two reads of a row that a request waits for: initial and maximum value."""

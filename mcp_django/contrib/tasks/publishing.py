@@ -3,7 +3,7 @@
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.rows import store, wire
 from mcp_django.extensions import notify_extension_key, notify_session
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger
 
 logger = get_logger("mcp_django.tasks")
 STATUS_METHOD = "notifications/tasks/status"

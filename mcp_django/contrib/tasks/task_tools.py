@@ -19,14 +19,10 @@ from mcp_django.contrib.tasks.operations import (
 )
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.extensions import Call, InvalidParams, Tool, get_call
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import MCPError, ToolError
-from mcp_django.server.composition.provider import Provider
-from mcp_django.server.context.context import Context
-from mcp_django.server.context.conversation import InputRequest
-from mcp_django.server.context.forwarding import forward_request
-from mcp_django.server.primitives.decorators import build_tool
-from mcp_django.server.primitives.results import RelayedResult
+from mcp_django.extensions.calls import Context, jsonrpc
+from mcp_django.extensions.conversations import InputRequest
+from mcp_django.extensions.errors import MCPError, ToolError
+from mcp_django.extensions.primitives import Provider, RelayedResult, build_tool
 from mcp_django.types import ToolAnnotations
 
 RESULT_MEMBERS = ("content", "structuredContent", "isError")
@@ -98,15 +94,14 @@ async def _ask_questions(ctx: Context, task: Task) -> dict[str, Any]:
     """Ask the open questions of a task in this call, and return the answers by their keys."""
     requests: dict[str, Any] = jsonrpc.loads(task.input_requests or "{}")
     return {
-        key: await forward_request(
-            ctx,
+        key: await ctx.request_input(
             InputRequest(
                 request["method"],
                 request.get("params"),
                 CAPABILITIES[request["method"]],
                 lambda answer: answer,
                 key=f"{task.pk}.{key}",
-            ),
+            )
         )
         for key, request in requests.items()
     }

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from mcp_django.aio.asgiref_internals import is_async_to_sync_loop
-from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.aio.tasks import start_task, start_timer
 from mcp_django.contrib.tasks.attempts.executions import cancel_execution
 from mcp_django.contrib.tasks.backend import TaskBackend, get_backend
 from mcp_django.contrib.tasks.models import Task
@@ -13,7 +10,8 @@ from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import publish_change
 from mcp_django.contrib.tasks.rows import database, leases, store
 from mcp_django.contrib.tasks.rows.database import AVAILABILITY
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.event_loop import LoopLocal, is_async_to_sync_loop, start_task, start_timer
 
 logger = get_logger("mcp_django.tasks")
 MAX_INTERVAL_SECONDS = 15.0

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcp_django import wiring
-from mcp_django.aio.tasks import start_task, wait_for_event
 from mcp_django.contrib.tasks import upkeep
 from mcp_django.contrib.tasks.attempts import runner
 from mcp_django.contrib.tasks.attempts.claims import ClaimedTask, claim_tasks
@@ -19,7 +18,8 @@ from mcp_django.contrib.tasks.backend import TaskBackend, get_backend
 from mcp_django.contrib.tasks.models import Task, TaskWorker
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import leases, store
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.event_loop import start_task, wait_for_event
 
 logger = get_logger("mcp_django.tasks")
 REPORT_SECONDS = 10.0

@@ -11,9 +11,10 @@ from django.test import Client
 from mcp_django import Context, wiring
 from mcp_django.auth.authentication.verifiers import build_token_principal
 from mcp_django.auth.principal import ALL_SCOPES, DjangoPrincipal
-from mcp_django.contrib.tasks.attempts.callers import REVOKED_MESSAGE, RIGHTS_MESSAGE
+from mcp_django.contrib.tasks.attempts.callers import RIGHTS_MESSAGE
 from mcp_django.contrib.tasks.attempts.runner import run_attempt
 from mcp_django.contrib.tasks.models import Task
+from mcp_django.extensions.callers import REVOKED_MESSAGE
 from mcp_django.models import PersonalAccessToken
 from mcp_django.protocol import jsonrpc
 from mcp_django.runtime.calls.observer import add_outcome_recorder, remove_outcome_recorder

@@ -12,20 +12,19 @@ from typing import Any, Literal
 from mcp_django.contrib.apps.confirmation.suspension import ANSWER_TOOL, AppEra, finish_run
 from mcp_django.contrib.apps.confirmation.tokens import SuspendedToolCall, consume_token, unseal_token
 from mcp_django.contrib.apps.pages import accepts_html
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidParams
-from mcp_django.server.calls.call import Call, Connection
-from mcp_django.server.calls.outcome import CallRecord
-from mcp_django.server.composition.provider import Provider, find_provided_tool
-from mcp_django.server.context.context import Context
-from mcp_django.server.context.conversation import StoredRounds
-from mcp_django.server.execution.permissions import check_permission
-from mcp_django.server.pipeline import Pipeline
-from mcp_django.server.primitives.base import Tool
-from mcp_django.server.primitives.decorators import build_tool
-from mcp_django.server.primitives.results import RelayedResult, ToolResult
-from mcp_django.server.server import Server
-from mcp_django.transports.inprocess.exchange import run_request
+from mcp_django.extensions import Call
+from mcp_django.extensions.calls import CallRecord, Connection, Context, Pipeline, Server, jsonrpc, run_request
+from mcp_django.extensions.conversations import StoredRounds
+from mcp_django.extensions.errors import InvalidParams
+from mcp_django.extensions.primitives import (
+    Provider,
+    RelayedResult,
+    Tool,
+    ToolResult,
+    build_tool,
+    check_permission,
+    find_provided_tool,
+)
 
 TOOLS_CALL = "tools/call"
 ANSWER_TIMEOUT_SECONDS = 86_400.0

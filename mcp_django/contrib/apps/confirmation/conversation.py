@@ -9,12 +9,12 @@ Other requests, such as sampling, go to the client as usual.
 import secrets
 from typing import Any
 
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.revisions import Era
-from mcp_django.server.calls.call import Call
-from mcp_django.server.context.conversation import (
+from mcp_django.extensions import Call
+from mcp_django.extensions.calls import Era, jsonrpc
+from mcp_django.extensions.conversations import (
     INPUT_REQUIRED,
     CallSuspended,
+    ConversationLimits,
     InputRequest,
     InputRequired,
     InputUnavailable,
@@ -23,7 +23,6 @@ from mcp_django.server.context.conversation import (
     StoredRounds,
     parse_value,
 )
-from mcp_django.server.options import ConversationLimits
 
 FORM_CAPABILITY: dict[str, Any] = {"elicitation": {"form": {}}}
 """Capability that the app stands in for."""

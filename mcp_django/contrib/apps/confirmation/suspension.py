@@ -9,15 +9,18 @@ from django.utils.translation import gettext as _
 from mcp_django.contrib.apps.confirmation.conversation import FORM_CAPABILITY, AppConversation
 from mcp_django.contrib.apps.confirmation.tokens import SuspendedToolCall
 from mcp_django.contrib.apps.declaration import expects_question
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import MCPError
+from mcp_django.extensions import Call
+from mcp_django.extensions.calls import Connection, Era, EraStrategy, jsonrpc
+from mcp_django.extensions.conversations import (
+    INPUT_REQUIRED,
+    InputRequest,
+    InputUnavailable,
+    StoredRounds,
+    compute_state_binding,
+)
+from mcp_django.extensions.errors import MCPError
+from mcp_django.extensions.primitives import Tool, build_tool_error
 from mcp_django.protocol.meta import QUESTION_KEY
-from mcp_django.protocol.revisions import Era
-from mcp_django.server.calls.call import Call, Connection, EraStrategy
-from mcp_django.server.context.conversation import INPUT_REQUIRED, InputRequest, InputUnavailable, StoredRounds
-from mcp_django.server.eras.stateless import compute_state_binding
-from mcp_django.server.primitives.base import Tool
-from mcp_django.server.primitives.results import build_tool_error
 
 ANSWER_TOOL = "answer_question"
 """Name of the tool that the app calls with the answer."""

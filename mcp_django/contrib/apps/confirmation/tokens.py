@@ -8,12 +8,11 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_django.auth.principal import LOCAL
 from mcp_django.contrib.apps.confirmation.conversation import AppConversation
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidParams, ToolError
-from mcp_django.protocol.revisions import Era
-from mcp_django.server.calls.call import Call
+from mcp_django.extensions import Call
+from mcp_django.extensions.callers import LOCAL
+from mcp_django.extensions.calls import Era, jsonrpc
+from mcp_django.extensions.errors import InvalidParams, ToolError
 
 INVALID_TOKEN_MESSAGE = (
     "This question cannot be answered: it was answered before, it has expired, or it belongs to another call. Nothing "

@@ -13,14 +13,12 @@ from asgiref.sync import async_to_sync
 from django.http import HttpResponse
 
 from mcp_django import wiring
-from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.apps.pages import IDENTIFIER, MIME_TYPE
 from mcp_django.contrib.apps.preview.policy import build_view_policy
+from mcp_django.extensions.callers import DjangoPrincipal
+from mcp_django.extensions.calls import InProcessClient, InProcessProfile
+from mcp_django.extensions.errors import InvalidParams, MCPError, MethodNotFound, Overloaded
 from mcp_django.html_pages import add_security_headers
-from mcp_django.protocol.errors import InvalidParams, MCPError, MethodNotFound
-from mcp_django.server.ports import Overloaded
-from mcp_django.transports.inprocess.client import InProcessClient
-from mcp_django.transports.inprocess.profile import InProcessProfile
 
 OVERLOADED_CODE = -32000
 HOST_EXTENSIONS: Final[Mapping[str, Any]] = {IDENTIFIER: {"mimeTypes": [MIME_TYPE]}}

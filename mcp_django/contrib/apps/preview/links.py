@@ -8,10 +8,10 @@ from django.utils.http import urlencode
 
 from mcp_django import conf
 from mcp_django.contrib.apps.preview.options import find_preview_link
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidParams
+from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.conversations import StateTooLarge
+from mcp_django.extensions.errors import InvalidParams
 from mcp_django.runtime.sealing import TokenSealer
-from mcp_django.server.ports import StateTooLarge
 
 ARGUMENTS_PARAMETER = "arguments"
 MAX_ARGUMENTS_CHARACTERS = 6000

@@ -10,7 +10,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 
 from mcp_django.conf import register_settings
-from mcp_django.templatetags.mcp_overview import OverviewLink
+from mcp_django.extensions.operators import OverviewLink
 
 _PERMISSION = re.compile(r"[^\W\d]\w*\.\w+")
 

@@ -13,14 +13,13 @@ from django.views.decorators.clickjacking import xframe_options_sameorigin
 from django.views.decorators.csrf import csrf_protect
 
 from mcp_django import wiring
-from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.contrib.apps.preview.host import AppHost, build_document
 from mcp_django.contrib.apps.preview.links import read_arguments
 from mcp_django.contrib.apps.preview.options import is_enabled, may_preview
+from mcp_django.extensions.callers import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal
+from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.errors import InvalidRequest, MCPError, Overloaded, ParseError
 from mcp_django.html_pages import add_security_headers, build_login_url, get_static_source, render_clean
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidRequest, MCPError, ParseError
-from mcp_django.server.ports import Overloaded
 
 KIND = "apps_preview"
 """Kind of the principals of the preview, and their client."""

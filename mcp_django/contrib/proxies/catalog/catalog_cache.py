@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from mcp_django.aio.clock import monotonic
-from mcp_django.aio.tasks import start_task
-from mcp_django.client.errors import AuthorizationNeeded, ClientError
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.client import AuthorizationNeeded, ClientError
+from mcp_django.extensions.calls import get_logger, jsonrpc
+from mcp_django.extensions.event_loop import monotonic, start_task
+from mcp_django.extensions.primitives import Primitive
 from mcp_django.protocol.skills import MANIFEST_KEY
-from mcp_django.server.primitives.base import Primitive
 
 logger = get_logger("mcp_django.client")
 

@@ -13,29 +13,32 @@ from typing import Any
 from mcp_django.contrib.proxies.catalog.remote_skills import build_metadata
 from mcp_django.contrib.proxies.forwarding.results import extract_meta
 from mcp_django.contrib.proxies.forwarding.uris import has_valid_source
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.display_text import clean_line, clean_text
+from mcp_django.extensions.calls import Context, get_logger, jsonrpc
+from mcp_django.extensions.errors import DeclarationError, OutputError
+from mcp_django.extensions.primitives import (
+    Handler,
+    Permission,
+    Primitive,
+    Prompt,
+    Rate,
+    Resource,
+    ResourceTemplate,
+    TaskOptions,
+    Tool,
+    convert_app_uris,
+    convert_failures,
+    list_app_uris,
+    remove_app_uris,
+)
 from mcp_django.protocol.jsonrpc import is_unicode
-from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.uri import UriTemplate, is_script_uri
 from mcp_django.providers.prefixes import NamePrefixes
-from mcp_django.schema import (
-    DeclarationError,
-    OutputError,
-    SchemaChecker,
-    check_schema,
-    convert_failures,
-    find_header_params,
-)
+from mcp_django.schema import SchemaChecker, check_schema, find_header_params
 from mcp_django.schema.custom_schema import CustomParameters
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.composition.local_resources import find_local_uris
 from mcp_django.server.composition.lowlevel import ListedArguments
-from mcp_django.server.context.context import Context
-from mcp_django.server.injection.handler import Handler
-from mcp_django.server.primitives.base import Permission, Primitive, Prompt, Rate, Resource, ResourceTemplate, Tool
-from mcp_django.server.primitives.task_options import TaskOptions
-from mcp_django.server.primitives.ui_options import convert_app_uris, list_app_uris, remove_app_uris
+from mcp_django.types import clean_line, clean_text
 
 logger = get_logger("mcp_django.client")
 

@@ -2,17 +2,15 @@
 
 from typing import Any
 
-from mcp_django.client import Client
-from mcp_django.client.errors import CallError
+from mcp_django.client import CallError, Client
 from mcp_django.client.options import TASKS_EXTENSION
 from mcp_django.contrib.proxies.catalog.catalog_cache import FetchedList
 from mcp_django.contrib.proxies.catalog.components import MAX_ENTRY_BYTES
 from mcp_django.contrib.proxies.forwarding.failures import METHOD_NOT_FOUND
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger, jsonrpc
+from mcp_django.extensions.primitives import list_app_uris, remove_app_uris
 from mcp_django.providers.prefixes import UI_SCHEME
 from mcp_django.server.calls.log_sanitizer import sanitize_label
-from mcp_django.server.primitives.ui_options import list_app_uris, remove_app_uris
 
 logger = get_logger("mcp_django.client")
 

@@ -8,11 +8,10 @@ server, whose bytes are passed on unchanged.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from mcp_django.client import Client
-from mcp_django.client.errors import CallError, ClientError
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import ToolError
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.client import CallError, Client, ClientError
+from mcp_django.extensions.calls import get_logger, jsonrpc
+from mcp_django.extensions.errors import DeclarationError, ToolError
+from mcp_django.extensions.primitives import Resource, convert_failures
 from mcp_django.protocol.skills import (
     GET_METHOD,
     LIST_METHOD,
@@ -26,10 +25,8 @@ from mcp_django.protocol.skills import (
     get_directory_uri,
     parse_entry,
 )
-from mcp_django.schema import DeclarationError, convert_failures
 from mcp_django.schema.skill_files import decode_contents, verify_bytes
 from mcp_django.server.calls.log_sanitizer import sanitize_label
-from mcp_django.server.primitives.base import Resource
 
 logger = get_logger("mcp_django.client")
 

@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError, ClientError
+from mcp_django.client import AuthorizationNeeded, ClientConnectionError, ClientError
 from mcp_django.contrib.proxies.connections.targets import RemoteSource
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.log_text import get_logger
-from mcp_django.server.callables import run_callable
-from mcp_django.server.context.context import Context
-from mcp_django.server.ports import Overloaded
+from mcp_django.extensions.calls import Context, get_logger, jsonrpc
+from mcp_django.extensions.errors import Overloaded
+from mcp_django.extensions.primitives import run_callable
 
 logger = get_logger("mcp_django.client")
 

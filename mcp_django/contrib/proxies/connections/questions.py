@@ -2,13 +2,13 @@
 
 from typing import Any, NamedTuple
 
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.display_text import clean_line, is_visible
+from mcp_django.extensions.calls import REVISIONS, Revision, jsonrpc
+from mcp_django.extensions.conversations import InputRequest, InvalidInputResponse
+from mcp_django.protocol.display_text import is_visible
 from mcp_django.protocol.meta import remove_own_keys, remove_own_keys_of_block
-from mcp_django.protocol.revisions import REVISIONS, Revision
 from mcp_django.protocol.sampling_types import blocks_of, check_tool_balance
-from mcp_django.server.context.conversation import InputRequest, InvalidInputResponse
 from mcp_django.server.context.elicitation import ACTIONS, clean_form_schema, is_absolute_url
+from mcp_django.types import clean_line
 
 Wire = dict[str, Any]
 

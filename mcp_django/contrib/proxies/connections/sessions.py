@@ -9,15 +9,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
-from mcp_django.aio.clock import monotonic
-from mcp_django.aio.tasks import BackgroundTasks, start_timer
 from mcp_django.client import Client
 from mcp_django.client.session.passthrough import CallbackOptions, create_callbacks
 from mcp_django.contrib.proxies.connections.questions import RemoteInputRequest
-from mcp_django.protocol.errors import ToolError
-from mcp_django.protocol.revisions import REVISIONS, Era
-from mcp_django.server.context.context import Context
-from mcp_django.server.context.forwarding import get_declared_extension, supports_capability, supports_streaming
+from mcp_django.extensions.calls import REVISIONS, Context, Era
+from mcp_django.extensions.errors import ToolError
+from mcp_django.extensions.event_loop import BackgroundTasks, monotonic, start_timer
 
 IDLE_TIMEOUT_SECONDS = 120.0
 """Seconds without use after which a session is closed."""
@@ -45,18 +42,17 @@ NO_CAPABILITIES = CallerCapabilities(frozenset(), False)
 
 def get_caller_capabilities(ctx: Context, kinds: Iterable[str]) -> CallerCapabilities:
     """Return the supported ones of these kinds of requests."""
-    if not supports_streaming(ctx):
+    if not ctx.call.connection.supports_streaming:
         return NO_CAPABILITIES
     requests = frozenset(kind for kind in kinds if _supports(ctx, kind))
-    return CallerCapabilities(
-        requests, "sampling" in requests and supports_capability(ctx, {"sampling": {"tools": {}}})
-    )
+    return CallerCapabilities(requests, "sampling" in requests and ctx.call.supports({"sampling": {"tools": {}}}))
 
 
 def _supports(ctx: Context, kind: str) -> bool:
     if kind != APPS:
-        return supports_capability(ctx, {kind: {}})
-    declared = get_declared_extension(ctx, APPS_EXTENSION)
+        return ctx.call.supports({kind: {}})
+    extensions = ctx.call.capabilities.get("extensions")
+    declared = extensions.get(APPS_EXTENSION) if isinstance(extensions, dict) else None
     mime_types = declared.get("mimeTypes") if isinstance(declared, dict) else None
     return isinstance(mime_types, list) and set(APPS_SETTINGS["mimeTypes"]) <= {str(name) for name in mime_types}
 

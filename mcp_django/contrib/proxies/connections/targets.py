@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.client import Client
+from mcp_django.client import Client, get_client
 from mcp_django.client.client import DEFAULT_STARTUP_TIMEOUT_SECONDS
 from mcp_django.client.pool.factory import build_client
-from mcp_django.client.pool.pool import client_settings, get_client
+from mcp_django.client.pool.pool import client_settings
 from mcp_django.client.session.passthrough import CallbackOptions
+from mcp_django.extensions.event_loop import LoopLocal
 
 
 class RemoteSource(Protocol):

@@ -6,7 +6,7 @@ server go to the log.
 
 from typing import Any
 
-from mcp_django.client.errors import (
+from mcp_django.client import (
     AuthorizationNeeded,
     CallError,
     CallTimeout,
@@ -18,18 +18,16 @@ from mcp_django.client.errors import (
     ToolNotFound,
 )
 from mcp_django.contrib.proxies.connections.questions import build_message
-from mcp_django.protocol.errors import (
+from mcp_django.extensions.calls import Context, get_logger
+from mcp_django.extensions.errors import (
     InvalidParams,
     MissingClientCapability,
     ResourceNotFound,
     ToolError,
     URLElicitationRequired,
 )
-from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.calls.log_sanitizer import sanitize_label
-from mcp_django.server.context.context import Context
 from mcp_django.server.context.elicitation import is_absolute_url
-from mcp_django.server.context.forwarding import supports_capability
 
 logger = get_logger("mcp_django.client")
 
@@ -87,7 +85,7 @@ def _translate_call_error(problem: CallError, proxy: str, method: str, local_nam
     if (
         code == MISSING_CAPABILITY
         and (required := _read_required_capabilities(problem.data))
-        and not supports_capability(ctx, required)
+        and not ctx.call.supports(required)
     ):
         return MissingClientCapability(required)
     _log(proxy, method, problem)

@@ -15,11 +15,11 @@ client, like those of a call.
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mcp_django.client import Client
-from mcp_django.client.errors import AuthorizationNeeded, CallError
+from mcp_django.client import AuthorizationNeeded, CallError, Client
 from mcp_django.client.tasks.task_state import is_task_result
 from mcp_django.contrib.proxies.connections.questions import (
     CAPABILITIES_BY_METHOD,
@@ -45,22 +45,13 @@ from mcp_django.contrib.proxies.forwarding.suspended_calls import (
     SuspendedCall,
     SuspendedCalls,
 )
-from mcp_django.protocol.display_text import clean_line
-from mcp_django.protocol.errors import ToolError
+from mcp_django.extensions.calls import PROGRESS_TOKEN, REMOTE_PREFIX, REVISIONS, Context, Era
+from mcp_django.extensions.conversations import CallSuspended, InputRefused, InputRequest
+from mcp_django.extensions.errors import ToolError
 from mcp_django.protocol.meta import LOG_LEVEL
-from mcp_django.protocol.revisions import REVISIONS, Era
 from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.server.calls.log_sanitizer import sanitize_label
-from mcp_django.server.context.context import Context
-from mcp_django.server.context.conversation import CallSuspended, InputRefused, InputRequest
-from mcp_django.server.context.forwarding import (
-    build_state_error,
-    forward_request,
-    has_conversation,
-    mark_remote_wait,
-    supports_capability,
-    wants_progress,
-)
+from mcp_django.types import clean_line
 
 Wire = dict[str, Any]
 MAX_ROUND_REQUESTS = 64
@@ -102,12 +93,12 @@ class RequestForwarder:
 
     async def exchange(self, client: Client, request: ForwardedRequest, ctx: Context | None) -> Wire:
         """Run one round that must not contain requests to the client."""
-        progress = ctx.report_progress if ctx is not None and wants_progress(ctx) else None
+        progress = ctx.report_progress if ctx is not None and PROGRESS_TOKEN in ctx.call.meta else None
         on_progress = progress and _truncate_progress(progress)
         if request.requires_task:
             await client.connect()
         params = request.build_params(client) if request.requires_task else request.params
-        with mark_remote_wait(ctx, self.name):
+        with nullcontext() if ctx is None else ctx.call.record.wait(f"{REMOTE_PREFIX}{self.name}"):
             answer = await client.exchange(request.method, params, timeout=self.timeout, on_progress=on_progress)
             if is_task_result(answer):
                 task = RemoteTask(client, answer, on_progress)
@@ -120,7 +111,7 @@ class RequestForwarder:
 
     async def converse(self, ctx: Context, request: ForwardedRequest, options: "ForwardingOptions") -> Wire:
         """Run as many rounds as necessary."""
-        with mark_remote_wait(ctx, self.name):
+        with ctx.call.record.wait(f"{REMOTE_PREFIX}{self.name}"):
             return await _ForwardedConversation(self, ctx, request, options).run()
 
 
@@ -193,7 +184,7 @@ class _ForwardedConversation:
 
         Raises the error of an expired state if another version recorded the outcome.
         """
-        if number or has_conversation(self._ctx):
+        if number or self._ctx.conversation is not None:
             return await self._record_step(number, lambda: self._run_round_to_json(reply_params))
         step = await self._run_round(reply_params)
         return step if isinstance(step, Finished) else await self._record_step(number, lambda: to_json(step))
@@ -203,7 +194,7 @@ class _ForwardedConversation:
         try:
             return from_json(record)
         except UnknownStep:
-            raise build_state_error(self._ctx) from None
+            raise self._ctx.call.server.state_sealer.build_error() from None
 
     async def _run_round_to_json(self, reply_params: Wire) -> Wire:
         """Run a round, and return its record. A missing authorization is an outcome too.
@@ -256,7 +247,7 @@ class _ForwardedConversation:
             if running.listener is not None:
                 await _truncate_progress(running.listener.report_progress)(done, total, message)
 
-        on_progress = progress if wants_progress(self._ctx) else None
+        on_progress = progress if PROGRESS_TOKEN in self._ctx.call.meta else None
         if self._task is not None:
             task = RemoteTask.restore(client, self._task, on_progress)
             return await task.continue_with(reply_params["inputResponses"], self._forwarder.timeout)
@@ -299,7 +290,7 @@ class _ForwardedConversation:
             raise ToolError(
                 f"The server {self._forwarder.name!r} sent a request that cannot be forwarded: {problem}"
             ) from None
-        answer: Wire = await forward_request(self._ctx, request)
+        answer: Wire = await self._ctx.request_input(request)
         return answer
 
     async def _continue_call(self, id: str) -> Wire:
@@ -333,11 +324,11 @@ class _ForwardedConversation:
         except UnsupportedInputRequest as problem:
             pending.reject(f"The request cannot be forwarded to the client: {problem}")
             return
-        if not supports_capability(self._ctx, request.required_capability):
+        if not self._ctx.call.supports(request.required_capability):
             pending.reject("The client does not support this request")
             return
         try:
-            pending.resolve(await forward_request(self._ctx, request))
+            pending.resolve(await self._ctx.request_input(request))
         except InputRefused:
             pending.reject("The client refused the request")
 

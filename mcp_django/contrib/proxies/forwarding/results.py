@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcp_django.contrib.proxies.forwarding.uris import has_valid_source
-from mcp_django.protocol import jsonrpc
+from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.errors import OutputError
+from mcp_django.extensions.primitives import Completion, RelayedResult, ToolOutput
 from mcp_django.protocol.meta import (
     ERRORS_KEY,
     ORIGIN_KEY,
@@ -20,9 +22,6 @@ from mcp_django.protocol.meta import (
     remove_own_keys,
     remove_own_keys_of_block,
 )
-from mcp_django.schema import OutputError
-from mcp_django.server.primitives.base import Completion, ToolOutput
-from mcp_django.server.primitives.results import RelayedResult
 
 Wire = dict[str, Any]
 

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from mcp_django.aio.tasks import BackgroundTasks, start_task, start_timer
-from mcp_django.client.errors import CallError
+from mcp_django.client import CallError
 from mcp_django.contrib.proxies.connections.questions import RemoteInputRequest
-from mcp_django.server.context.context import Context
+from mcp_django.extensions.calls import Context
+from mcp_django.extensions.event_loop import BackgroundTasks, start_task, start_timer
 
 MAX_REQUESTS = 64
 """Maximum number of requests in one remote call."""

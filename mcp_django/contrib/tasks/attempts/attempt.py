@@ -1,16 +1,13 @@
 """Attempts: one run of a tool for a task.
 
-An attempt is a message of its own: it passes through the pipeline of the server, with its middleware, the permission
-decision and the observation of calls. `TaskEra` gives it a call built from the row, and a conversation of its own.
+An attempt is a stored call (`mcp_django.extensions.stored_calls`) with a conversation from rows and a lease.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from django.utils import timezone, translation
-
-from mcp_django.contrib.tasks.attempts.callers import describe_call
+from mcp_django.contrib.tasks.attempts.callers import describe_task_context
 from mcp_django.contrib.tasks.attempts.conversation import TaskConversation
 from mcp_django.contrib.tasks.attempts.ends import repeat_write
 from mcp_django.contrib.tasks.attempts.heartbeats import TaskLease
@@ -18,22 +15,12 @@ from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.contrib.tasks.rows.wire import PROGRESS_METHOD
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InternalError, MCPError
-from mcp_django.protocol.log_text import get_logger
-from mcp_django.protocol.revisions import REVISIONS
-from mcp_django.server.calls.call import Call, Connection, EraStrategy
-from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.outcome import CallRecord
-from mcp_django.server.context.notifications import LOG_MESSAGE_METHOD
-from mcp_django.server.execution.result_size import get_max_bytes
-from mcp_django.server.pipeline import Pipeline
-from mcp_django.server.ports import Overloaded, Principal
-from mcp_django.server.server import Server
-from mcp_django.transports.inprocess.exchange import run_request
+from mcp_django.extensions import Call
+from mcp_django.extensions.calls import LOG_MESSAGE_METHOD, Principal, Server, get_logger, get_max_bytes, jsonrpc
+from mcp_django.extensions.errors import InternalError, MCPError, Overloaded
+from mcp_django.extensions.stored_calls import StoredCall, StoredCallRun
 
 logger = get_logger("mcp_django.tasks")
-TOOLS_CALL = "tools/call"
 MIN_WRITE_SECONDS = 1.0
 """Minimum seconds between two writes of the progress."""
 LOST_TEXT = "The attempt has lost its lease"
@@ -81,65 +68,42 @@ class Attempt:
         return self.is_stored and self.task.losses < self.task.max_losses
 
     async def execute(self) -> AttemptResult:
-        """Run the tool in the language and time zone of the task. Raises CancelledError only."""
+        """Run the tool. Raises CancelledError only."""
         context = self.task.get_context()
         if self.is_stored:
             self._base = context.get("rounds", {})
             if self.task.attempts > 1:  # the first attempt of a row has no answers and steps to read
                 self._stored = await store.run_on_rows(store.read_conversation, self.task.pk)
-        if context["language"] is None:
-            translation.deactivate_all()
-        else:
-            translation.activate(context["language"])
-        timezone.activate(context["time_zone"])
-        return await self._run_message(context)
-
-    async def _run_message(self, context: dict[str, Any]) -> AttemptResult:
-        pipeline, revision = Pipeline(self._server), REVISIONS[self.task.revision]
-        era = TaskEra(pipeline.eras[revision.era], self)
-        connection = Connection(self._principal, url_kwargs=context["url_kwargs"] or None)
-        outbox = Outbox()
-        outbox.redirect_to(_StatusSink(self))
-        outbox.loop = asyncio.get_running_loop()
-        params = {"name": self.task.tool, "arguments": jsonrpc.loads(self.task.arguments)}
-        raw = {"jsonrpc": "2.0", "id": self.task.pk, "method": TOOLS_CALL, "params": params}
-
+        stored = StoredCall(
+            id=self.task.pk,
+            server=self.task.server,
+            tool=self.task.tool,
+            arguments=jsonrpc.loads(self.task.arguments),
+            revision=self.task.revision,
+            context=context,
+        )
+        run = StoredCallRun(
+            self._server,
+            self._principal,
+            stored,
+            on_message=self._report_message,
+            create_conversation=self._create_conversation,
+            attempt=self,
+        )
         try:
-            result = await run_request(pipeline, era, raw, connection, outbox)
+            result = await run.run()
         except MCPError as problem:
-            problem.request_id = self.task.pk
-            return AttemptResult(problem=problem, error=jsonrpc.loads(pipeline.encode_error(era, problem))["error"])
+            return AttemptResult(problem=problem, error=run.build_error(problem))
         except Overloaded as problem:
             return AttemptResult(problem=problem, error={"code": InternalError.code, "message": str(problem)})
-        finally:
-            outbox.finish()
         if self.conversation is not None and self.conversation.needs_another_round:
             return AttemptResult()
         return AttemptResult(result=result)
 
-    def create_call(self, era: "TaskEra", message: Any, connection: Connection, outbox: Outbox) -> Call:
-        """Create the call of the run, and its conversation."""
-        context = self.task.get_context()
-        record = CallRecord()
-        record.is_continued = True
-        record.attempt = self
-        record.linked_span = context.get("span")
-        call = Call(
-            message,
-            revision=REVISIONS[self.task.revision],
-            era=era,
-            connection=connection,
-            server=self._server,
-            outbox=outbox,
-            capabilities=context["capabilities"],
-            client_info=context["client_info"],
-            meta={"progressToken": self.task.pk, **context["trace"]},
-            log_level="info",
-            record=record,
-        )
+    def _create_conversation(self, call: Call) -> TaskConversation:
         self.conversation = TaskConversation(call, self.binding, self._base, self._stored, self._record_step)
-        self.conversation.missing_stream = context.get("missing_stream")
-        return call
+        self.conversation.missing_stream = self.task.get_context().get("missing_stream")
+        return self.conversation
 
     async def _record_step(self, key: str, value: Any) -> None:
         encoded = jsonrpc.dumps(value).decode()
@@ -226,6 +190,18 @@ class Attempt:
         self._changes.update(changes)
         self._changed.set()
 
+    def _report_message(self, message: dict[str, Any]) -> None:
+        """Make progress and log messages the status of the task."""
+        params = message.get("params") or {}
+        if message.get("method") == PROGRESS_METHOD:
+            changes = {"progress": params["progress"], "total": params.get("total")}
+            if "message" in params:
+                changes["status_message"] = params["message"]
+            self.report(**changes)
+        elif message.get("method") == LOG_MESSAGE_METHOD:
+            data = params["data"]
+            self.report(status_message=data if isinstance(data, str) else jsonrpc.dumps(data).decode())
+
     async def write_changes(self, on_change: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
         """Write the progress, at most once in `MIN_WRITE_SECONDS`, until the lease is lost.
 
@@ -246,85 +222,12 @@ class Attempt:
             await asyncio.sleep(MIN_WRITE_SECONDS)
 
 
-class TaskEra:
-    """Strategy of an era for attempts: the call comes from the row. See `calls.call.EraStrategy`."""
-
-    def __init__(self, inner: EraStrategy, attempt: Attempt) -> None:
-        self.name = inner.name
-        self._inner = inner
-        self._attempt = attempt
-
-    def parse(self, raw: Any, connection: Connection) -> jsonrpc.Message | list[Any]:
-        return jsonrpc.read(raw)
-
-    def create_call(
-        self, message: jsonrpc.Request | jsonrpc.Notification, connection: Connection, outbox: Outbox
-    ) -> Call:
-        return self._attempt.create_call(self, message, connection, outbox)
-
-    def check(self, call: Call) -> None:
-        return None
-
-    def add_result_fields(self, call: Call, body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
-        return self._inner.add_result_fields(call, body, private=private)
-
-    def add_round_fields(self, call: Call, body: dict[str, Any]) -> dict[str, Any]:
-        return body
-
-    def get_http_status(self, problem: MCPError) -> int:
-        return self._inner.get_http_status(problem)
-
-    def resume_conversation(self, call: Call) -> TaskConversation | None:
-        return self._attempt.conversation
-
-    def start_conversation(self, call: Call) -> TaskConversation | None:
-        return self._attempt.conversation
-
-
-class _StatusSink:
-    """Sink for the messages of an attempt: progress and logs become the status of the task."""
-
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
-
-    async def put(self, message: bytes) -> None:
-        self.put_nowait(message)
-
-    def put_nowait(self, message: bytes) -> None:
-        decoded = jsonrpc.loads(message)
-        params = decoded.get("params") or {}
-        if decoded.get("method") == PROGRESS_METHOD:
-            changes = {"progress": params["progress"], "total": params.get("total")}
-            if "message" in params:
-                changes["status_message"] = params["message"]
-            self._attempt.report(**changes)
-        elif decoded.get("method") == LOG_MESSAGE_METHOD:
-            data = params["data"]
-            text = data if isinstance(data, str) else jsonrpc.dumps(data).decode()
-            self._attempt.report(status_message=text)
-
-    def has_room(self) -> bool:
-        return True
-
-    def finish(self, message: bytes | None = None) -> None:
-        return None
-
-    def abort(self) -> None:
-        return None
-
-    def put_cancellation(self, message: bytes) -> None:
-        return None
-
-    def disconnect_reader(self, retry: float | None) -> bool:
-        return False
-
-
 def describe_task_call(call: Call, rounds: Mapping[str, Any]) -> str:
     """Return the context of a new task as encoded JSON.
 
     `rounds` is the state of the rounds before the task.
     """
-    return jsonrpc.dumps({**describe_call(call), "rounds": dict(rounds)}).decode()
+    return jsonrpc.dumps({**describe_task_context(call), "rounds": dict(rounds)}).decode()
 
 
 def _encode_result(call: Call, body: dict[str, Any]) -> dict[str, Any]:

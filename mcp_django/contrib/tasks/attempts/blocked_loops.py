@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from mcp_django.aio.clock import monotonic
-from mcp_django.aio.tasks import call_threadsafe
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.event_loop import call_threadsafe, monotonic
 
 logger = get_logger("mcp_django.tasks")
 MIN_BLOCKED_SECONDS = 2.0

@@ -9,13 +9,12 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from mcp_django.aio.asgiref_internals import is_async_to_sync_loop
-from mcp_django.aio.tasks import run_in_background, start_task
 from mcp_django.contrib.tasks.attempts.ends import repeat_write
 from mcp_django.contrib.tasks.attempts.heartbeats import HEARTBEATS, TaskLease
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.rows import store
-from mcp_django.runtime.database_failures import find_database_failure
+from mcp_django.extensions.errors import find_database_failure
+from mcp_django.extensions.event_loop import is_async_to_sync_loop, run_in_background, start_task
 
 
 class ClaimedTask(NamedTuple):

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from mcp_django.contrib.tasks.rows.store import Question, StoredConversation
-from mcp_django.protocol import jsonrpc
-from mcp_django.server.calls.call import Call
-from mcp_django.server.context.conversation import (
+from mcp_django.extensions import Call
+from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.conversations import (
     INPUT_REQUIRED,
     MAX_ATTEMPTS,
     InputRefused,
@@ -21,9 +21,9 @@ from mcp_django.server.context.conversation import (
     InputUnavailable,
     InvalidInputResponse,
     ReplayConversation,
+    RunStep,
     StoredRounds,
 )
-from mcp_django.server.context.idempotency import RunStep
 
 RecordStep = Callable[[str, Any], Awaitable[None]]
 

@@ -9,13 +9,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.aio.tasks import start_task
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.publishing import publish_change, publish_row
 from mcp_django.contrib.tasks.rows import leases, store
-from mcp_django.protocol.log_text import get_logger
-from mcp_django.runtime.database_failures import find_database_failure
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.errors import find_database_failure
+from mcp_django.extensions.event_loop import LoopLocal, start_task
 
 logger = get_logger("mcp_django.tasks")
 T = TypeVar("T")

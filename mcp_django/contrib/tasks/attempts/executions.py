@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from mcp_django import wiring
-from mcp_django.aio.asgiref_internals import is_async_to_sync_loop
-from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.aio.tasks import call_threadsafe
-from mcp_django.protocol.log_text import get_logger
-from mcp_django.runtime.events.event_log import Event, EventDraft
-from mcp_django.runtime.events.shared_subscription import SharedSubscription
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.event_loop import (
+    Event,
+    EventDraft,
+    LoopLocal,
+    SharedSubscription,
+    call_threadsafe,
+    is_async_to_sync_loop,
+)
 
 logger = get_logger("mcp_django.tasks")
 TOPIC = "tasks"

@@ -11,16 +11,21 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mcp_django.aio.asgiref_internals import is_async_to_sync_loop
-from mcp_django.aio.clock import monotonic
-from mcp_django.aio.tasks import call_threadsafe, start_task, start_timer, wait_for_event
 from mcp_django.contrib.tasks.attempts.blocked_loops import BlockedLoops
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.contrib.tasks.rows.database import AVAILABILITY
-from mcp_django.protocol.log_text import get_logger
-from mcp_django.runtime.threads.pool import clean_thread
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.event_loop import (
+    call_threadsafe,
+    clean_thread,
+    is_async_to_sync_loop,
+    monotonic,
+    start_task,
+    start_timer,
+    wait_for_event,
+)
 
 logger = get_logger("mcp_django.tasks")
 MAX_BEATS_PER_LEASE = 4

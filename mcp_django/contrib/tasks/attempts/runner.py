@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mcp_django import wiring
-from mcp_django.aio.tasks import start_task
 from mcp_django.contrib.tasks.attempts import executions
 from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult, build_result_columns
-from mcp_django.contrib.tasks.attempts.callers import CallerGone, load_principal
+from mcp_django.contrib.tasks.attempts.callers import load_principal
 from mcp_django.contrib.tasks.attempts.claims import ClaimedTask, claim_tasks
 from mcp_django.contrib.tasks.attempts.ends import repeat_write, return_task, store_end
 from mcp_django.contrib.tasks.attempts.heartbeats import HEARTBEATS, LeaseHolder, TaskLease
@@ -22,13 +21,10 @@ from mcp_django.contrib.tasks.models import AttemptOutcome, Task, TaskStatus
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.publishing import publish_change
 from mcp_django.contrib.tasks.rows import leases, store
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InternalError, InvalidParams
-from mcp_django.protocol.log_text import get_logger
-from mcp_django.runtime.database_failures import find_database_failure
-from mcp_django.server.execution.result_size import shorten_message
-from mcp_django.server.methods.tools import UnknownTool
-from mcp_django.server.ports import Overloaded
+from mcp_django.extensions.callers import CallerGone
+from mcp_django.extensions.calls import get_logger, jsonrpc, shorten_message
+from mcp_django.extensions.errors import InternalError, InvalidParams, Overloaded, UnknownTool, find_database_failure
+from mcp_django.extensions.event_loop import start_task
 
 logger = get_logger("mcp_django.tasks")
 RETURN_SECONDS = 5.0

@@ -11,9 +11,8 @@ from mcp_django.contrib.tasks.attempts.ends import repeat_write, return_task
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import leases, store
-from mcp_django.logs.records import RateLimitedLogger
-from mcp_django.protocol.log_text import get_logger
-from mcp_django.protocol.revisions import REVISIONS
+from mcp_django.extensions.calls import REVISIONS, get_logger
+from mcp_django.extensions.operators import RateLimitedLogger
 
 logger = get_logger("mcp_django.tasks")
 RETURN_SECONDS = 5.0

@@ -10,9 +10,6 @@ from collections.abc import Coroutine
 from typing import Any
 
 from mcp_django import wiring
-from mcp_django.aio.asgiref_internals import is_async_to_sync_loop
-from mcp_django.aio.loop_local import LoopLocal
-from mcp_django.aio.tasks import call_threadsafe, start_task
 from mcp_django.contrib.tasks import upkeep
 from mcp_django.contrib.tasks.attempts import runner
 from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
@@ -20,7 +17,8 @@ from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.backends.loop_thread import LOOP_THREAD
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.event_loop import LoopLocal, call_threadsafe, is_async_to_sync_loop, start_task
 
 logger = get_logger("mcp_django.tasks")
 

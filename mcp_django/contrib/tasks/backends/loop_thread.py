@@ -11,10 +11,10 @@ import threading
 from asgiref.sync import async_to_sync
 from django.db import connections
 
-from mcp_django.aio.tasks import call_threadsafe
 from mcp_django.contrib.tasks import upkeep
 from mcp_django.contrib.tasks.attempts.runner import run_attempt
 from mcp_django.contrib.tasks.rows import store
+from mcp_django.extensions.event_loop import call_threadsafe
 
 UNWIND_SECONDS = 3.0
 """Maximum seconds for an interrupted attempt to store its end."""

@@ -3,27 +3,26 @@
 import asyncio
 from typing import Any
 
-from mcp_django.aio.clock import monotonic
 from mcp_django.contrib.tasks.attempts.attempt import Attempt, AttemptResult
 from mcp_django.contrib.tasks.attempts.claims import claim_tasks
 from mcp_django.contrib.tasks.attempts.heartbeats import HEARTBEATS
 from mcp_django.contrib.tasks.backend import TaskBackend
-from mcp_django.contrib.tasks.creation.stored_call import TASK_KEY, StoredCall
 from mcp_django.contrib.tasks.creation.task_rows import build_task_row, get_grace, get_ttl, start_task_of_call
+from mcp_django.contrib.tasks.creation.waiting_call import TASK_KEY, WaitingCall
 from mcp_django.contrib.tasks.models import Task, TaskOrigin
 from mcp_django.contrib.tasks.options import TaskSettings, get_settings
 from mcp_django.contrib.tasks.rows import leases, store
 from mcp_django.extensions import Call, Overloaded, Tool
-from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
-from mcp_django.server.context.conversation import ReplayConversation
-from mcp_django.server.server import Server
+from mcp_django.extensions.calls import Server
+from mcp_django.extensions.conversations import ReplayConversation
+from mcp_django.extensions.event_loop import SHUTDOWN_MESSAGE, monotonic
 
 
 class GraceCall:
     """A call that gets a plain result if its tool ends within the grace, and becomes a task otherwise.
 
     A question within the grace is asked by the call itself: the task is created in the last round. A backend that
-    runs the tool in this process needs no row for that. With others the call waits for the row (`StoredCall`).
+    runs the tool in this process needs no row for that. With others the call waits for the row (`WaitingCall`).
     """
 
     def __init__(self, call: Call, tool: Tool, arguments: dict[str, Any]) -> None:
@@ -41,7 +40,7 @@ class GraceCall:
         if tool.single_use_state:
             await conversation.consume_state()
         rounds, settings, grace = conversation.get_state(), get_settings(), get_grace(tool)
-        stored = StoredCall(call, conversation, grace)
+        stored = WaitingCall(call, conversation, grace)
         if TASK_KEY in rounds:
             return await stored.resume(rounds[TASK_KEY])
         task = build_task_row(

@@ -5,14 +5,15 @@ from datetime import timedelta
 from typing import Any
 
 from mcp_django.contrib.tasks.attempts.attempt import describe_task_call
-from mcp_django.contrib.tasks.attempts.callers import get_owner, get_user_pk, may_act_for, repeat_context
+from mcp_django.contrib.tasks.attempts.callers import may_act_for, repeat_context
 from mcp_django.contrib.tasks.backend import TaskBackend
 from mcp_django.contrib.tasks.models import Task, TaskOrigin
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import database, store
 from mcp_django.contrib.tasks.upkeep import enqueue_task, start_maintenance
 from mcp_django.extensions import Call, InvalidParams, Tool
-from mcp_django.protocol import jsonrpc
+from mcp_django.extensions.callers import get_owner, get_user_pk
+from mcp_django.extensions.calls import jsonrpc
 from mcp_django.types import TaskOptions
 
 HINTED_RETRIES = 2

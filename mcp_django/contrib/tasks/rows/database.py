@@ -14,11 +14,10 @@ from django.db import connections, router
 from django.utils import timezone
 
 from mcp_django import wiring
-from mcp_django.aio.clock import monotonic
-from mcp_django.aio.loop_local import find_running_loop
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
-from mcp_django.runtime.database_failures import find_database_failure
+from mcp_django.extensions.errors import find_database_failure
+from mcp_django.extensions.event_loop import find_running_loop, monotonic
 
 P = ParamSpec("P")
 T = TypeVar("T")

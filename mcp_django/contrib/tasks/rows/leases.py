@@ -14,7 +14,6 @@ from typing import Any
 from django.db import connections, transaction
 from django.db.models import F, Q, QuerySet
 
-from mcp_django.aio.clock import monotonic
 from mcp_django.contrib.tasks.models import (
     ACTIVE,
     WORKER_CHARACTERS,
@@ -25,8 +24,9 @@ from mcp_django.contrib.tasks.models import (
     TaskWorker,
 )
 from mcp_django.contrib.tasks.rows import database, store
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InternalError
+from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.errors import InternalError
+from mcp_django.extensions.event_loop import monotonic
 
 ALIVE_SECONDS = 45.0
 """Seconds after its last report for which a worker process counts as alive."""

@@ -27,11 +27,10 @@ from mcp_django.contrib.tasks.options import TaskSettings
 from mcp_django.contrib.tasks.rows import database
 from mcp_django.contrib.tasks.rows.database import AVAILABILITY
 from mcp_django.contrib.tasks.signals import task_created, task_finished
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.display_text import clean_line
-from mcp_django.protocol.log_text import get_logger
-from mcp_django.runtime.threads.executor import run_on_own_thread
-from mcp_django.server.ports import Overloaded
+from mcp_django.extensions.calls import get_logger, jsonrpc
+from mcp_django.extensions.errors import Overloaded
+from mcp_django.extensions.event_loop import run_on_own_thread
+from mcp_django.types import clean_line
 
 logger = get_logger("mcp_django.tasks")
 T = TypeVar("T")

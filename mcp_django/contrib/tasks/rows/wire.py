@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mcp_django.contrib.tasks.models import Task, TaskOrigin, TaskStatus
-from mcp_django.protocol import jsonrpc
+from mcp_django.extensions.calls import jsonrpc
 
 PROGRESS_METHOD = "notifications/progress"
 RELATED_TASK_KEY = "io.modelcontextprotocol/related-task"

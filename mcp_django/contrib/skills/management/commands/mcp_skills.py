@@ -13,12 +13,11 @@ from django.core.management.base import CommandError
 from mcp_django.contrib.skills.models import StoredSkill
 from mcp_django.contrib.skills.packages import SkillPackage, read_package, write_package
 from mcp_django.contrib.skills.provider import FOLDER
-from mcp_django.management.command_options import add_caller_options, get_command_principal
-from mcp_django.management.output import CleanCommand
-from mcp_django.protocol.errors import MCPError
+from mcp_django.extensions.calls import Server
+from mcp_django.extensions.errors import MCPError
+from mcp_django.extensions.operators import CleanCommand, add_caller_options, get_command_principal
 from mcp_django.protocol.skills import LIST_METHOD, SKILL_FILE, SKILLS_IDENTIFIER, InvalidSkill
 from mcp_django.schema.frontmatter import find_ambiguous_values
-from mcp_django.server.server import Server
 from mcp_django.testing import TestClient
 from mcp_django.testing.skill_document import list_entries
 from mcp_django.wiring import get_server, list_aliases

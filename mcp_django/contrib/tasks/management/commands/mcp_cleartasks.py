@@ -6,7 +6,7 @@ from asgiref.sync import async_to_sync
 
 from mcp_django.contrib.tasks.backend import get_backend
 from mcp_django.contrib.tasks.upkeep import maintain_tasks
-from mcp_django.management.output import CleanCommand
+from mcp_django.extensions.operators import CleanCommand
 
 
 class Command(CleanCommand):

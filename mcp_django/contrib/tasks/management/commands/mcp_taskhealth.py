@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from mcp_django.contrib.tasks.rows.figures import TaskFigures, read_figures
-from mcp_django.management.output import CleanCommand
+from mcp_django.extensions.operators import CleanCommand
 
 
 class Command(CleanCommand):

@@ -11,7 +11,7 @@ from django.db import Error
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.worker import WorkerOptions, WorkerProcess, WorkerStartError, parse_queues
-from mcp_django.management.output import CleanCommand
+from mcp_django.extensions.operators import CleanCommand
 from mcp_django.transports.stdio.stdio import exit_after
 
 EXIT_TIMEOUT_SECONDS = 5.0

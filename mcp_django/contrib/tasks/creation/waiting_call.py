@@ -8,7 +8,6 @@ place from its first line to its end, so nothing runs twice.
 import asyncio
 from typing import Any
 
-from mcp_django.aio.tasks import run_in_background
 from mcp_django.contrib.tasks.models import Task, TaskStatus
 from mcp_django.contrib.tasks.operations import (
     cancel_task,
@@ -19,14 +18,15 @@ from mcp_django.contrib.tasks.operations import (
 )
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.extensions import Call, InvalidParams
-from mcp_django.protocol import jsonrpc
-from mcp_django.server.context.conversation import INPUT_REQUIRED, InputRequired, ReplayConversation
+from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.conversations import INPUT_REQUIRED, InputRequired, ReplayConversation
+from mcp_django.extensions.event_loop import run_in_background
 
 TASK_KEY = "task"
 """Member of the state that names the row of a call."""
 
 
-class StoredCall:
+class WaitingCall:
     """A call whose task has a row already. Its client does not know the id yet."""
 
     def __init__(self, call: Call, conversation: ReplayConversation, grace: float) -> None:
