@@ -171,10 +171,11 @@ def create_resource_authenticator(resource: ProtectedResource) -> Authenticator:
 def close_threads(loop: asyncio.AbstractEventLoop) -> None:
     """Close the threads and connections of a loop during shutdown."""
     server_drained.send_robust(sender=None)
-    services = get_services()
-    services.event_publisher.close_follower(loop)
-    services.log_executor.close(loop)
-    services.executor.close(loop)
+    PROCESS.event_publisher.close_follower(loop)
+    PROCESS.log_executor.close(loop)
+    services = _CURRENT.services
+    if services is not None:
+        services.executor.close(loop)
 
 
 def _invalidate_rights() -> None:
