@@ -39,7 +39,7 @@ from mcp_django.transports.http.messages import (
     check_body,
 )
 from mcp_django.transports.http.sse_body import SSESource
-from mcp_django.transports.services import TransportServices, get_services
+from mcp_django.transports.services import TransportServices, get_transport_services
 from mcp_django.wiring.services import Services
 
 PATH = "sse"
@@ -175,7 +175,7 @@ def get_legacy_sse(alias: str = "default") -> LegacySSEEndpoint:
 
 
 def _build_legacy_sse(services: Services, alias: str) -> LegacySSEEndpoint:
-    return LegacySSEEndpoint(get_services(alias))
+    return LegacySSEEndpoint(get_transport_services(alias))
 
 
 class LegacySSEStream(SSESource):

@@ -48,7 +48,7 @@ class TransportServices:
         return self.pipeline.server
 
 
-def get_services(alias: str) -> TransportServices:
+def get_transport_services(alias: str) -> TransportServices:
     """Return the services of a server alias."""
     return wiring.get_services().get_or_build(_build_alias_services, alias)
 

@@ -34,7 +34,7 @@ from mcp_django.transports.credentials import Credential
 from mcp_django.transports.http.django_context import DjangoContext
 from mcp_django.transports.http.django_request import DjangoRequestFactory
 from mcp_django.transports.http.messages import Receive, Scope, Send, build_overload_reply, build_refusal
-from mcp_django.transports.services import TransportServices, get_services
+from mcp_django.transports.services import TransportServices, get_transport_services
 from mcp_django.wiring.services import Services
 
 PATH: Final = "ws"
@@ -221,7 +221,7 @@ def get_websocket_acceptor(alias: str = "default") -> WebSocketAcceptor:
 
 
 def _build_alias_acceptor(services: Services, alias: str) -> WebSocketAcceptor:
-    return build_websocket_acceptor(get_services(alias), services.settings.servers[alias].path)
+    return build_websocket_acceptor(get_transport_services(alias), services.settings.servers[alias].path)
 
 
 def build_websocket_acceptor(services: TransportServices, path: str) -> WebSocketAcceptor:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol.headers import Headers
 from mcp_django.transports.credentials import Credential
-from mcp_django.transports.services import get_services
+from mcp_django.transports.services import get_transport_services
 from mcp_django.transports.stdio.redirect import StandardStreams
 from mcp_django.transports.stdio.stdio import StdioTransport
 from mcp_django.wiring import create_authenticator
@@ -154,7 +154,9 @@ class StdioChannel(Channel):
             os.set_blocking(end, False)
         credential = None if principal.is_local else Credential(verifier, AuthRequest(headers))
         self._serving = asyncio.ensure_future(
-            StdioTransport(get_services(client.server), StandardStreams(theirs, ours)).serve(principal, credential)
+            StdioTransport(get_transport_services(client.server), StandardStreams(theirs, ours)).serve(
+                principal, credential
+            )
         )
 
     async def write(self, body: bytes) -> None:

@@ -19,7 +19,7 @@ from mcp_django.management.output import CleanCommand
 from mcp_django.management.stdio_user import Identity, identify_token_bearer, identify_user
 from mcp_django.models import Session
 from mcp_django.transports.connection.options import CloseReason
-from mcp_django.transports.services import get_services
+from mcp_django.transports.services import get_transport_services
 from mcp_django.transports.stdio.redirect import StandardStreams, redirect_standard_streams
 from mcp_django.transports.stdio.stdio import (
     EXIT_TIMEOUT_SECONDS,
@@ -101,7 +101,7 @@ class Command(CleanCommand):
     ) -> CloseReason | signal.Signals:
         code = 1
         try:
-            ended = await serve_process(get_services(alias), streams, identify=identify)
+            ended = await serve_process(get_transport_services(alias), streams, identify=identify)
             code = 128 + ended if isinstance(ended, signal.Signals) else int(ended not in CLEAN_CLOSE_REASONS)
             return ended
         finally:

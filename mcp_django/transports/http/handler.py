@@ -44,7 +44,7 @@ from mcp_django.transports.http.messages import (
     read_accept,
 )
 from mcp_django.transports.http.sse_body import CallSource, NumberedSource, SSESource
-from mcp_django.transports.services import TransportServices, get_services
+from mcp_django.transports.services import TransportServices, get_transport_services
 from mcp_django.wiring.services import Services
 
 VERSIONS_BY_HEADER = {version.encode(): version for version in REVISIONS}
@@ -262,4 +262,4 @@ def get_http_endpoint(alias: str = "default") -> StreamableHTTPEndpoint:
 
 
 def _build_http_endpoint(services: Services, alias: str) -> StreamableHTTPEndpoint:
-    return StreamableHTTPEndpoint(get_services(alias))
+    return StreamableHTTPEndpoint(get_transport_services(alias))

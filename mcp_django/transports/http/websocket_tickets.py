@@ -8,7 +8,7 @@ from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.ports import Overloaded
 from mcp_django.transports.http.endpoint import HTTPEndpoint
 from mcp_django.transports.http.messages import JSON_TYPE, NO_STORE, HTTPReply, HTTPRequest, build_overload_reply
-from mcp_django.transports.services import get_services
+from mcp_django.transports.services import get_transport_services
 from mcp_django.wiring.services import Services
 
 PATH = "ws-ticket"
@@ -49,4 +49,4 @@ def get_ticket_endpoint(alias: str = "default") -> TicketEndpoint:
 
 
 def _build_ticket_endpoint(services: Services, alias: str) -> TicketEndpoint:
-    return TicketEndpoint(get_services(alias))
+    return TicketEndpoint(get_transport_services(alias))

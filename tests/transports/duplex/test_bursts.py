@@ -7,7 +7,7 @@ from django.db import transaction
 from mcp_django.notifications import broadcast
 from mcp_django.transports.connection.connection import open_connection
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
-from mcp_django.transports.services import get_services
+from mcp_django.transports.services import get_transport_services
 from tests.transports.duplex.client import FakeClient
 from tests.transports.duplex.conftest import ALICE
 
@@ -24,7 +24,7 @@ def say(count: int) -> None:
 @pytest.mark.parametrize("events", [3, 1000])
 async def test_a_client_that_reads_hears_all_of_it_once_and_in_order(settings, events):
     settings.MCP = {**settings.MCP, "LIMITS": {"EVENTS": events}}
-    client = FakeClient(open_connection(get_services("default"), ALICE, ConnectionOptions()))
+    client = FakeClient(open_connection(get_transport_services("default"), ALICE, ConnectionOptions()))
     try:
         await client.initialize()
         count = 2 * events + 1

@@ -16,7 +16,7 @@ from mcp_django.protocol.errors import MethodNotFound
 from mcp_django.server.ports import Overloaded
 from mcp_django.transports.connection.connection import DuplexConnection, open_connection
 from mcp_django.transports.connection.options import ConnectionOptions
-from mcp_django.transports.services import get_services
+from mcp_django.transports.services import get_transport_services
 
 READ_TIMEOUT_SECONDS = 60.0
 """Seconds that one read of a silent connection waits."""
@@ -97,7 +97,7 @@ class WireRun:
         A cancellation of this coroutine cancels the call.
         """
         self._observer = observer
-        services = get_services(self._alias)
+        services = get_transport_services(self._alias)
         try:
             connection = open_connection(services, self._principal, ConnectionOptions(make_request=self._make_request))
         except Overloaded as problem:
