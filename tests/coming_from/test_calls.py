@@ -236,8 +236,10 @@ async def test_middleware_runs_around_every_method() -> None:
         raise ToolError("no")
 
     client = TestClient(server, revision=HANDSHAKE)
+    in_process = client._client
+    message = in_process.profile.build_request(1, "tools/list", {})
     with pytest.raises(MCPError, match="send initialize first"):
-        await client._exchange("tools/list", {}, client._create_connection())
+        await in_process._exchange(message, in_process._create_connection())
     assert seen == [], "what is refused before there is a call"
     await client.call_tool("fail")
     await client.notify("notifications/cancelled", {"requestId": 99})
