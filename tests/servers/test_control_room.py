@@ -216,7 +216,8 @@ def test_pages_of_both_processes_fit_each_window(pair: Pair, subtests: pytest.Su
     paths = page.locator(f"{OWN} th a").evaluate_all(FIND_PAGES)
     page.goto(f"{pair.balanced}{ADMIN}calllogentry/")
     paths += [page.locator("#result_list tbody th a").first.get_attribute("href")]
-    paths += ["/admin/mcp_django/access/?server=default&users=boss", f"{PLAYGROUND}?name=plan_with_questions"]
+    paths += ["/admin/mcp_django/access/?server=default&users=boss"]
+    paths += [PLAYGROUND, f"{PLAYGROUND}?name=plan_with_questions"]
     assert len(paths) >= 7
     for path in paths:
         with subtests.test(path):
