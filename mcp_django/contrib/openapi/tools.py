@@ -1,6 +1,6 @@
 """Tools and resources of operations."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -264,26 +264,35 @@ class OperationBuilder:
             for argument, one in self.plan.parameters.items()
             if one.place == "path"
         }
-        path = self.operation.path
-        for name, variable in path_variables.items():
-            path = path.replace(f"{{{name}}}", f"{{{variable}}}")
-
-        query_variables = [
-            _to_variable_name(name) for name, one in self.plan.parameters.items() if one.place == "query"
-        ]
-        text = self.route.uri or f"{scheme}:/{path}" + (f"{{?{','.join(query_variables)}}}" if query_variables else "")
+        text = self.route.uri or self._build_default_uri(scheme, path_variables)
         try:
             template = UriTemplate(text)
         except ValueError as problem:
             raise DeclarationError(f"{self.source}: {problem}; give its Route a uri") from None
-
-        unknown = [name for name in template.variables if name not in variables]
-        missing = [name for name in path_variables.values() if name not in template.variables]
-        if unknown or missing or not text.partition(":")[1]:
-            reason = f"has no {unknown[0]}" if unknown else f"needs {missing[0]}" if missing else "has no scheme"
-            raise DeclarationError(f"{self.source}: the URI {text!r} does not fit; the operation {reason}")
-
+        if misfit := _find_misfit(template, variables, path_variables.values()):
+            raise DeclarationError(f"{self.source}: the URI {text!r} does not fit; the operation {misfit}")
         return template, variables
+
+    def _build_default_uri(self, scheme: str, path_variables: Mapping[str, str]) -> str:
+        """Build the text of the URI template from the path; `path_variables` are the variables by parameter."""
+        path = self.operation.path
+        for name, variable in path_variables.items():
+            path = path.replace(f"{{{name}}}", f"{{{variable}}}")
+        query_variables = [
+            _to_variable_name(name) for name, one in self.plan.parameters.items() if one.place == "query"
+        ]
+        return f"{scheme}:/{path}" + (f"{{?{','.join(query_variables)}}}" if query_variables else "")
+
+
+def _find_misfit(template: UriTemplate, known: Collection[str], required: Iterable[str]) -> str | None:
+    """Return the reason why a template does not fit an operation with these variables; None if it fits."""
+    unknown = [name for name in template.variables if name not in known]
+    if unknown:
+        return f"has no {unknown[0]}"
+    missing = [name for name in required if name not in template.variables]
+    if missing:
+        return f"needs {missing[0]}"
+    return None if ":" in template.text else "has no scheme"
 
 
 def _parse_variables(values: Mapping[str, Any], variables: Mapping[str, str], plan: OperationPlan) -> dict[str, Any]:
