@@ -71,50 +71,43 @@ class Pipeline:
         if not isinstance(message, jsonrpc.Request):
             return self._handle_incoming(era, message, connection, outbox)
 
-        try:
-            call = era.create_call(message, connection, outbox)  # 3. create the call
-        except MCPError as problem:
-            problem.request_id = message.id
-            raise
-        except Exception as problem:
-            error = InternalError(
-                report_internal_error(self.server, f"method {sanitize_label(message.method)!r}", problem)
-            )
-            error.request_id = message.id
-            raise error from None
+        call = self._create_call(era, message, connection, outbox)  # 3. create the call
 
         observation = self.server.observer.observe(call)
+        body: ResultBody | Coroutine[Any, Any, ResultBody]
         if (
             observation is not None
             or self._middleware_chain is not None
             or (self.server.has_lifespan and not self.server.lifespan.is_entered())
         ):
-            return self._build_work(call, self._enter_and_run(call), observation)
-        end: ResultBody | BaseException
-        try:
-            body = dispatch(call)  # 5. find the method; 6. run providers and the user's function
-            if isinstance(body, Coroutine):
-                return self._build_work(call, body)
-            end = body
-        except Exception as problem:
-            end = problem
-        try:
-            return self._conclude(call, end)
-        except MCPError as problem:
-            problem.request_id = message.id
-            raise
-        finally:
-            del end  # An exception whose traceback has this frame would be in a reference cycle.
+            body = self._enter_and_run(call)
+        else:
+            try:
+                body = dispatch(call)  # 5. find the method; 6. run providers and the user's function
+            except Exception as problem:
+                return self._conclude(call, problem)
+            if not isinstance(body, Coroutine):
+                return self._conclude(call, body)  # 7. encode; step 8 belongs to the transport
 
-    def _build_work(
-        self, call: Call, body: Coroutine[Any, Any, ResultBody], observation: CallObservation | None = None
-    ) -> PendingResponse:
         work = PendingResponse(call, self._run_call(call, body), (body,), (call,))
         if observation is not None:
             work = work._replace(run=_run_observed(work, observation), nested=(work.run, body))
-        if call.method in UNSTREAMED_METHODS:
-            work = work._replace(can_stream=False, call_count=0 if call.method == LISTEN_METHOD else 1)
+        if message.method in UNSTREAMED_METHODS:
+            work = work._replace(can_stream=False, call_count=0 if message.method == LISTEN_METHOD else 1)
         return work
+
+    def _create_call(self, era: EraStrategy, message: jsonrpc.Request, connection: Connection, outbox: Outbox) -> Call:
+        """Create the call of a request. Raises MCPError with the id of the request."""
+        try:
+            return era.create_call(message, connection, outbox)
+        except MCPError as problem:
+            problem.request_id = message.id
+            raise
+        except Exception as problem:
+            subject = f"method {sanitize_label(message.method)!r}"
+            error = InternalError(report_internal_error(self.server, subject, problem))
+            error.request_id = message.id
+            raise error from None
 
     def encode_error(self, era: EraStrategy, problem: MCPError, call: Call | None = None) -> bytes:
         """Encode an error response. An error above the limit of results loses its data."""
@@ -157,15 +150,13 @@ class Pipeline:
         token = CURRENT_CALL.set(call)
         # One thread for all ORM use of this call: middleware, dependencies, providers, the handler.
         lease = self.server.executor.acquire_lease()
-        end: ResultBody | BaseException
         try:
-            end = await work
+            body = await work
         except BaseException as problem:
-            end = problem
-        try:
-            return self._conclude(call, end)
+            return self._conclude(call, problem)
+        else:
+            return self._conclude(call, body)
         finally:
-            del end  # An exception whose traceback has this frame would be in a reference cycle.
             lease.close()
             reset_current_call(token)
 
@@ -178,12 +169,13 @@ class Pipeline:
         """
         record, outcome, is_streaming = call.record, Outcome.BUG, False
         error: MCPError | Overloaded | None = None
+        has_streams = call.connection.subscriptions is not None
         try:
             if isinstance(end, BaseException):
                 raise end
             answer = b"" if call.id is None else self._encode_answer(call, end)
             outcome = record.outcome or Outcome.OK
-            is_streaming = _start_stream(call, answer)
+            is_streaming = has_streams and _start_stream(call, answer)
             return answer
         except BaseException as problem:
             if not is_bug(problem):
@@ -204,10 +196,11 @@ class Pipeline:
                 raise error from None
             raise
         finally:
-            if not is_streaming:
+            if has_streams and not is_streaming:
                 _abandon_stream(call)
+            if not is_streaming:
                 conclude_call(call, outcome, error)
-            del end, error
+            del end, error  # Their tracebacks have this frame: a reference cycle.
 
     def _find_error(self, call: Call, problem: BaseException) -> MCPError | Overloaded:
         """Return the error of the response for an exception, and log what is not such an error itself.
@@ -215,6 +208,8 @@ class Pipeline:
         It is Overloaded for a failure of the server's storage, and InternalError for a bug. A server with `raise_bugs`
         raises the exception itself instead.
         """
+        if isinstance(problem, MCPError):
+            problem.request_id = call.id
         if isinstance(problem, MCPError | Overloaded):
             return problem
         method = f"method {sanitize_label(call.method)!r}"
@@ -235,8 +230,14 @@ class Pipeline:
         if is_too_large(call, answer):
             body = build_size_error(call, answer)
             answer = self._encode(call, body)
-        call.record.response_bytes = len(answer)
-        call.record.outcome = _find_outcome(call, body)
+        record = call.record
+        record.response_bytes = len(answer)
+        record.outcome = Outcome.OK
+        if not isinstance(body, EncodedResult):
+            if body.get("isError"):
+                record.outcome = record.failure or Outcome.TOOL_ERROR
+            elif body.get("resultType") == INPUT_REQUIRED:
+                record.outcome = Outcome.INPUT_REQUIRED
         return answer
 
     def _encode(self, call: Call, body: ResultBody) -> bytes:
@@ -299,15 +300,6 @@ def _abandon_stream(call: Call) -> None:
     if opened is not None and subscription is not None and not subscription.has_started:
         opened.pop(subscription.id)
         subscription.abandon()
-
-
-def _find_outcome(call: Call, body: ResultBody) -> Outcome:
-    """Return the outcome of a call that has a result."""
-    if isinstance(body, EncodedResult):
-        return Outcome.OK
-    if body.get("isError"):
-        return call.record.failure or Outcome.TOOL_ERROR
-    return Outcome.INPUT_REQUIRED if body.get("resultType") == INPUT_REQUIRED else Outcome.OK
 
 
 async def _run_observed(work: PendingResponse, observation: CallObservation) -> bytes:

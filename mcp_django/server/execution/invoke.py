@@ -78,7 +78,14 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
         tool.parameters.check(arguments)
         values = tool.parameters.convert(arguments)
 
-        if tool.is_direct and conversation is None and _has_no_limits(call, tool):
+        atomic = tool.handler.atomic
+        if (
+            tool.is_direct
+            and conversation is None
+            and _find_timeout(call, tool) is None
+            and not (_find_databases(call) if atomic is None else atomic)
+            and not find_around(call)
+        ):
             value = await tool.handler.fn(**values)
             if type(value) in STREAM_TYPES:
                 value = await collect_stream(value, Context(call, tool), tool.output)
@@ -142,7 +149,7 @@ async def call_nested_tool(
     try:
         tool.parameters.check(arguments)
         values = tool.parameters.convert(arguments)
-        value = await _run_with_timeout(call, tool, tool.handler, values, Context(call, tool, conversation))
+        value = await _run_within_limits(call, tool, tool.handler, values, Context(call, tool, conversation))
         return call.revision.shape_call_result(build_tool_result(tool, value))
     except (MissingClientCapability, Overloaded):
         raise
@@ -170,7 +177,7 @@ async def read_nested_resource(
     """
     call, primitive = resolve_innermost(call, primitive)
     context = Context(call, primitive, conversation)
-    return await _run_with_timeout(call, primitive, primitive.handler, values, context)
+    return await _run_within_limits(call, primitive, primitive.handler, values, context)
 
 
 async def delegate_to_tool(
@@ -194,7 +201,7 @@ async def delegate_to_tool(
     values = tool.parameters.convert(arguments)
     context.set_running_tool(tool, arguments)
 
-    value = await _run_with_timeout(call, tool, tool.handler, values, context)
+    value = await _run_within_limits(call, tool, tool.handler, values, context)
     if tool.output is None or type(value) in (ToolResult, RelayedResult):
         return value
     return tool.output.to_structured(value)
@@ -268,7 +275,15 @@ async def run_handler(call: Call, handler: Handler, values: dict[str, Any], cont
     try:
         if databases:
             async with call.server.executor.atomic(databases):
-                value = await _run_in_transaction(call, handler, values, context)
+                context.in_transaction = True
+                try:
+                    value = await _inject_and_run(call, handler, values, context)
+                finally:
+                    context.in_transaction = False
+                if context.unfinished_conversation is not None:
+                    # The round ends with a request to the client, whatever the handler returned. The next round repeats
+                    # the handler.
+                    raise CallSuspended
                 if call.record.attempt is not None:
                     await _confirm_attempt(call.record.attempt, call, databases, value, context)
         else:
@@ -278,19 +293,6 @@ async def run_handler(call: Call, handler: Handler, values: dict[str, Any], cont
 
     if jobs:
         call.record.add_jobs(jobs)
-    return value
-
-
-async def _run_in_transaction(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
-    context.in_transaction = True
-    try:
-        value = await _inject_and_run(call, handler, values, context)
-    finally:
-        context.in_transaction = False
-    if context.unfinished_conversation is not None:
-        # The round ends with a request to the client, whatever the handler returned. The next round repeats the
-        # handler.
-        raise CallSuspended
     return value
 
 
@@ -371,9 +373,8 @@ async def resource_exists(call: Call, primitive: Resource | ResourceTemplate, va
     call, primitive = resolve_innermost(call, primitive)
     with call.server.executor.context():
         try:
-            async with asyncio.timeout(_find_timeout(call, primitive)):
-                context = Context(call, primitive)
-                return await _run_with_hooks(call, primitive, primitive.handler, dict(values), context) is not None
+            context = Context(call, primitive)
+            return await _run_within_limits(call, primitive, primitive.handler, dict(values), context) is not None
         except Overloaded:
             raise
         except Exception as problem:
@@ -388,7 +389,7 @@ async def _run_suspendable(
 ) -> Any:
     """Run a handler; a pending request to the client overrides its value."""
     try:
-        value = await _run_with_timeout(call, primitive, handler, values, context)
+        value = await _run_within_limits(call, primitive, handler, values, context)
     except BaseException as problem:
         if not is_suspension(problem):
             raise
@@ -405,15 +406,41 @@ async def _run_suspendable(
     return conversation.build_input_required()
 
 
-async def _run_with_timeout(
+async def _run_within_limits(
     call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context
 ) -> Any:
-    """Run a handler inside its hooks. Raises HandlerTimeout after the time limit."""
-    limit = _find_timeout(call, primitive)
+    """Run a handler in its time limit, context managers and hooks.
 
+    The primitive's own handler runs inside guards and interceptors. A completer runs after the guards. Raises
+    HandlerTimeout after the time limit.
+    """
+
+    async def run() -> Any:
+        try:
+            if not primitive.has_hooks:
+                value = await run_handler(call, handler, values, context)
+            elif handler is primitive.handler:
+                value = await run_with_hooks(
+                    primitive, context, lambda: run_handler(call, handler, dict(values), context)
+                )
+            else:
+                await check_guards(primitive, context)
+                value = await run_handler(call, handler, values, context)
+        finally:
+            if context.cleanup_callbacks is not None:
+                callbacks = context.cleanup_callbacks
+                context.cleanup_callbacks = None
+                await callbacks.run()
+        if context.is_rolled_back:
+            raise RolledBack(value)
+        return value
+
+    limit = _find_timeout(call, primitive)
     try:
         async with asyncio.timeout(limit) as scope:
-            return await _run_with_hooks(call, primitive, handler, values, context)
+            return await run_within(find_around(call), context, run)
+    except RolledBack as end:
+        return end.value
     except asyncio.CancelledError:
         call.record.cancelled = True  # A plain function continues in its thread and checks this flag.
         raise
@@ -423,48 +450,6 @@ async def _run_with_timeout(
         call.record.cancelled = True
         call.record.set_failure(Outcome.TIMEOUT)
         raise HandlerTimeout(f"The {primitive.kind} took longer than {limit:g} seconds and was stopped") from None
-
-
-async def _run_with_hooks(
-    call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context
-) -> Any:
-    """Run a handler and the hooks of its primitive inside the server's managers."""
-    around = find_around(call)
-    if not around:
-        return await _run_hooks(call, primitive, handler, values, context)
-
-    async def run() -> Any:
-        value = await _run_hooks(call, primitive, handler, values, context)
-        if context.is_rolled_back:
-            raise RolledBack(value)
-        return value
-
-    try:
-        return await run_within(around, context, run)
-    except RolledBack as end:
-        return end.value
-
-
-async def _run_hooks(
-    call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context
-) -> Any:
-    """Run a handler inside the hooks of its primitive.
-
-    The primitive's own handler runs inside guards and interceptors. A completer runs after the guards.
-    """
-    try:
-        if primitive.has_hooks:
-            if handler is primitive.handler:
-                return await run_with_hooks(
-                    primitive, context, lambda: run_handler(call, handler, dict(values), context)
-                )
-            await check_guards(primitive, context)
-        return await run_handler(call, handler, values, context)
-    finally:
-        if context.cleanup_callbacks is not None:
-            callbacks = context.cleanup_callbacks
-            context.cleanup_callbacks = None
-            await callbacks.run()
 
 
 def _find_timeout(call: Call, primitive: Primitive) -> float | None:
@@ -478,13 +463,3 @@ def _find_timeout(call: Call, primitive: Primitive) -> float | None:
 def _find_databases(call: Call) -> tuple[str, ...]:
     atomic = call.server.options.atomic
     return atomic if atomic or call.host_call is None else _find_databases(call.host_call)
-
-
-def _has_no_limits(call: Call, primitive: Primitive) -> bool:
-    """Return True if neither a time limit, nor a transaction, nor a context manager applies."""
-    atomic = primitive.handler.atomic
-    return (
-        _find_timeout(call, primitive) is None
-        and not (_find_databases(call) if atomic is None else atomic)
-        and not find_around(call)
-    )

@@ -33,23 +33,30 @@ def handle_call(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
 
     Permission, headers and arguments are checked in the task of the call, except for headers of an unrestricted tool.
     """
-    params = call.params
-    name, arguments = params.get("name"), params.get("arguments", _NO_ARGUMENTS)
+    params = call.message.params or _EMPTY
+    name, arguments = params.get("name"), params.get("arguments", _EMPTY)
     if type(name) is not str:
         raise InvalidParams("params.name must be a string")
     if type(arguments) is not dict:
         raise InvalidParams("params.arguments must be an object")
 
-    tool = call.server.registry.tools.get(name)
-    if tool is not None and not call.server.authorizer.is_restricted(tool):
+    server = call.server
+    tool = server.registry.tools.get(name)
+    if tool is None or server.authorizer.is_restricted(tool):
+        return _find_and_call(call, name, tool, arguments)
+    if not ADDED_ARGUMENTS.isdisjoint(arguments):
         arguments = _remove_added_arguments(tool, arguments)
-        if tool.header_params:
-            _check_headers(call, tool, arguments)
-        return _start_call(call, tool, arguments)
-    return _find_and_call(call, name, tool, arguments)
+    if tool.parameters.header_params:
+        _check_headers(call, tool, arguments)
+
+    call.record.target = name
+    if tool.mount_origin is None and not server.extensions.interceptors:
+        return call_tool(call, tool, arguments)
+    return _intercept_and_call(call, tool, arguments)
 
 
 async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Call a tool of a provider, or one whose use is restricted."""
     if tool is None:
         tool = await run_provider(Context(call), lambda: find_provided_tool(call, name))
     unknown = UnknownTool(name)
@@ -57,23 +64,39 @@ async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: di
         raise unknown
     arguments = _remove_added_arguments(tool, arguments)
     await check_permission(call, tool, InvalidParams(unknown.message), arguments)
-    if tool.header_params:
+    if tool.parameters.header_params:
         _check_headers(call, tool, arguments)
     if rate_error := await count_use(call, tool):
         return build_tool_error(rate_error)
-    return await _start_call(call, tool, arguments)
 
-
-def _start_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:
     call.record.target = tool.name
+    return await _intercept_and_call(call, tool, arguments)
+
+
+def _intercept_and_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:
+    """Call a permitted tool through the extensions of the server."""
     interceptors = call.server.extensions.interceptors
     if interceptors and not call.record.is_continued:
         if tool.task is None and "task" in call.params:
             _check_task_support(call, tool)
         extensions = [extension for extension in interceptors if extension.intercepts(tool)]
         if extensions:
-            return intercept_call(call, tool, arguments, extensions, _run_call)
-    return _run_call(call, tool, arguments)
+            return intercept_call(call, tool, arguments, extensions, _call_own)
+    return _call_own(call, tool, arguments)
+
+
+def _call_own(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:
+    """Call a tool in the view and the middleware of the server that declares it."""
+    mounted = tool.mount_origin
+    if mounted is None or (tool.is_direct and mounted.mount.is_transparent):
+        return call_tool(call, tool, arguments)
+
+    async def run(inner: Call, own: Primitive) -> dict[str, Any]:
+        called = cast(Tool, own)
+        # The middleware of the server may have changed the arguments.
+        return await call_tool(inner, called, _remove_added_arguments(called, inner.params.get("arguments", {})))
+
+    return run_mounted(call, tool, run)
 
 
 def _check_task_support(call: Call, tool: Tool) -> None:
@@ -84,19 +107,6 @@ def _check_task_support(call: Call, tool: Tool) -> None:
     declared = call.server.extensions.get_capabilities(call.revision) if call.revision.core_tasks else ()
     if any("tasks" in capabilities for capabilities in declared):
         raise MethodNotFound(f"The tool {tool.name} does not run as a task; send the call without params.task")
-
-
-def _run_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:
-    mounted = tool.mount_origin
-    if mounted is None or (tool.is_direct and mounted.mount.is_transparent):
-        return call_tool(call, tool, arguments)
-    return run_mounted(call, tool, _call_mounted)
-
-
-async def _call_mounted(call: Call, tool: Primitive) -> dict[str, Any]:
-    """Call a mounted tool with the arguments that its server's middleware passed on."""
-    called = cast(Tool, tool)
-    return await call_tool(call, called, _remove_added_arguments(called, call.params.get("arguments", {})))
 
 
 def _remove_added_arguments(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -112,7 +122,7 @@ def _check_headers(call: Call, tool: Tool, arguments: dict[str, Any]) -> None:
     """
     headers = call.connection.message_headers
     if headers is not None and call.revision.era is Era.STATELESS:
-        check_params(headers, tool.header_params, arguments)
+        check_params(headers, tool.parameters.header_params, arguments)
 
 
-_NO_ARGUMENTS: dict[str, Any] = {}
+_EMPTY: dict[str, Any] = {}
