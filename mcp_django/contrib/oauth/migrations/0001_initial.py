@@ -91,7 +91,7 @@ class Migration(migrations.Migration):
                     "source",
                     models.CharField(
                         choices=[
-                            ("manual", "made by an operator"),
+                            ("manual", "created by an operator"),
                             ("registered", "registered itself"),
                             ("document", "described by its document"),
                         ],
@@ -103,7 +103,10 @@ class Migration(migrations.Migration):
                 (
                     "document_url",
                     models.TextField(
-                        blank=True, default="", help_text="Where the client is described.", verbose_name="document"
+                        blank=True,
+                        default="",
+                        help_text="URL of the client's metadata document.",
+                        verbose_name="document",
                     ),
                 ),
                 (
@@ -120,7 +123,7 @@ class Migration(migrations.Migration):
                     "application_type",
                     models.CharField(
                         blank=True,
-                        choices=[("", "not said"), ("web", "web"), ("native", "native")],
+                        choices=[("", "unspecified"), ("web", "web"), ("native", "native")],
                         default="",
                         max_length=16,
                         verbose_name="type",
@@ -135,7 +138,7 @@ class Migration(migrations.Migration):
                     "approved",
                     models.BooleanField(
                         default=False,
-                        help_text="An operator knows this client. It is never deleted as unused.",
+                        help_text="An operator approved this client. It is never deleted as unused.",
                         verbose_name="approved",
                     ),
                 ),
@@ -143,7 +146,7 @@ class Migration(migrations.Migration):
                     "blocked",
                     models.BooleanField(
                         default=False,
-                        help_text="It gets no tokens, and those that it has are good for nothing.",
+                        help_text="The client gets no tokens, and its existing tokens are invalid.",
                         verbose_name="blocked",
                     ),
                 ),
@@ -151,7 +154,7 @@ class Migration(migrations.Migration):
                     "trusted",
                     models.BooleanField(
                         default=False,
-                        help_text="With a service user it may have tokens in that user's name without anybody being asked.",
+                        help_text="With a service user, the client gets tokens in that user's name without a consent page.",
                         verbose_name="trusted",
                     ),
                 ),
@@ -159,7 +162,7 @@ class Migration(migrations.Migration):
                     "allowed_scopes",
                     models.JSONField(
                         blank=True,
-                        help_text="The only ones it may have. Empty: all that are declared.",
+                        help_text="Scopes that the client may have. Empty: all declared scopes.",
                         null=True,
                         verbose_name="allowed scopes",
                     ),
@@ -168,7 +171,7 @@ class Migration(migrations.Migration):
                     "allowed_resources",
                     models.JSONField(
                         blank=True,
-                        help_text="The only ones it gets tokens for, as URLs. Empty: all.",
+                        help_text="Servers that the client gets tokens for, as URLs. Empty: all.",
                         null=True,
                         verbose_name="allowed servers",
                     ),
@@ -220,11 +223,21 @@ class Migration(migrations.Migration):
                     "redirects_hash",
                     models.CharField(editable=False, max_length=64, verbose_name="hash of the redirect URIs"),
                 ),
+                (
+                    "redirect_uri",
+                    models.CharField(
+                        blank=True, default="", editable=False, max_length=1024, verbose_name="redirect URI"
+                    ),
+                ),
+                ("redirect_digest", models.CharField(blank=True, default="", editable=False, max_length=64)),
                 ("granted", models.DateTimeField(default=django.utils.timezone.now, verbose_name="granted")),
                 (
                     "expires",
                     models.DateTimeField(
-                        blank=True, help_text="From then on the user is asked.", null=True, verbose_name="expires"
+                        blank=True,
+                        help_text="After this time, the user is prompted again.",
+                        null=True,
+                        verbose_name="expires",
                     ),
                 ),
                 ("revoked", models.DateTimeField(blank=True, null=True, verbose_name="revoked")),
@@ -252,7 +265,9 @@ class Migration(migrations.Migration):
                 "verbose_name_plural": "consents",
                 "ordering": ["-granted", "-pk"],
                 "constraints": [
-                    models.UniqueConstraint(fields=("user", "application", "resource"), name="mcp_oauth_consent_unique")
+                    models.UniqueConstraint(
+                        fields=("user", "application", "resource", "redirect_digest"), name="mcp_oauth_consent_unique"
+                    )
                 ],
             },
         ),
