@@ -210,7 +210,8 @@ class ActionCall(WriteOperation):
     def _find_rows(self, *, lock: bool) -> list[Model]:
         if self._action.row_parameter is None:
             return []
-        pks = self.arguments["pks"] if self._action.row_parameter == "queryset" else [self.arguments["pk"]]
+        has_several_rows = self._action.row_parameter == "queryset"
+        pks = self.arguments.content["pks"] if has_several_rows else [self.arguments.pk]
         return find_rows(self.toolset, self.ctx, pks, using=self.using, has_permission=self._has_permission, lock=lock)
 
     def _has_permission(self, ctx: Context, row: Model) -> bool:

@@ -11,6 +11,7 @@ from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.queries.visibility import VisibilityScope
 from mcp_django.orm.rows.lookup import find_rows
 from mcp_django.orm.rows.versions import check_version, get_row_version
+from mcp_django.orm.writes.arguments import WriteArguments
 from mcp_django.orm.writes.confirmation import require_confirmation
 from mcp_django.orm.writes.conflicts import build_conflict_error
 from mcp_django.orm.writes.transaction import IdempotentWrite, run_write
@@ -33,10 +34,10 @@ class WriteOperation(ABC):
         self.name = name
         self.toolset = toolset
         self.ctx = ctx
-        self.arguments = arguments
+        self.arguments = WriteArguments.from_json(arguments)
         self.using = toolset.db_for_write(ctx)
         self.scope = VisibilityScope(toolset, ctx, self.using)
-        self.dry_run = bool(arguments.get("dry_run"))
+        self.dry_run = self.arguments.is_dry_run
         self.atomic = True
         self.confirm: Confirmation = toolset.get_confirmation(name)
         self._agreed_versions: tuple[str, ...] | None = None
@@ -64,11 +65,10 @@ class WriteOperation(ABC):
         Raises:
             ToolError: the write failed or was refused.
         """
-        idempotent_write, key = None, self.arguments.get("idempotency_key")
+        idempotent_write, key = None, self.arguments.idempotency_key
         if key is not None and not self.dry_run:
             operation = f"{self.toolset.model._meta.label} {self.name}"
-            arguments = {name: value for name, value in self.arguments.items() if name != "idempotency_key"}
-            idempotent_write = IdempotentWrite(self.ctx, key, operation, arguments)
+            idempotent_write = IdempotentWrite(self.ctx, key, operation, self.arguments.content)
             if (stored_result := idempotent_write.find_result()) is not None:
                 return stored_result
 
@@ -99,9 +99,9 @@ class WriteOperation(ABC):
         """
         row: Model
         (row,) = find_rows(
-            self.toolset, self.ctx, [self.arguments["pk"]], using=self.using, has_permission=has_permission, lock=lock
+            self.toolset, self.ctx, [self.arguments.pk], using=self.using, has_permission=has_permission, lock=lock
         )
-        check_version(self.scope, row, self.arguments.get("if_match"))
+        check_version(self.scope, row, self.arguments.if_match)
         return row
 
     def get_versions(self, rows: Sequence[Model]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """`create` and `update`: validation by a form, then saving of row and inline rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -30,7 +30,7 @@ Counts = dict[str, dict[str, int]]
 
 
 def save_inlines(
-    toolset: BaseModelToolset, ctx: Context, parent: Model, given: JSONMapping | None, *, using: str
+    toolset: BaseModelToolset, ctx: Context, parent: Model, given: Mapping[str, JSONObject], *, using: str
 ) -> tuple[Counts, admin_log.Message]:
     """Write the inline rows given by a client.
 
@@ -45,7 +45,7 @@ def save_inlines(
     errors: FieldErrors = {}
 
     for inline in toolset.inline_toolsets:
-        changes = (given or {}).get(inline.name)
+        changes = given.get(inline.name)
         if changes:
             writer = _InlineWriter(inline, ctx, parent, using)
             writer.run(changes)
@@ -175,7 +175,7 @@ class SaveOperation(WriteOperation):
             ToolError: an inline is unknown or hidden, or its changes are malformed.
         """
         usable = {inline.name: inline for inline in self.toolset.inline_toolsets if inline.can_use(self.ctx)}
-        for name, changes in (self.arguments.get("inlines") or {}).items():
+        for name, changes in self.arguments.inlines.items():
             if name not in usable:
                 raise ToolError(f"{describe_unknown(name, usable, 'inline')}; {format_names(list(usable))}")
             try:
@@ -189,7 +189,7 @@ class SaveOperation(WriteOperation):
         Raises:
             ToolError: at least one value is invalid.
         """
-        writable_form, values = self.toolset.get_writable_form(self.ctx), self.arguments.get("values", {})
+        writable_form, values = self.toolset.get_writable_form(self.ctx), self.arguments.values
         bound_form = BoundWriteForm(self.ctx, writable_form, values, using=self.using).bind(row)
         if bound_form.errors:
             raise build_invalid_error(bound_form.errors)
@@ -198,15 +198,15 @@ class SaveOperation(WriteOperation):
     def save_inlines(self, row: Model) -> tuple[JSONObject, admin_log.Message]:
         """Write the inline rows of a saved row; return the result, and the message for the admin's log."""
         toolset, ctx = self.toolset, self.ctx
-        counts, message = save_inlines(toolset, ctx, row, self.arguments.get("inlines"), using=self.using)
+        counts, message = save_inlines(toolset, ctx, row, self.arguments.inlines, using=self.using)
         check_saved_row(toolset, ctx, row, using=self.using, is_new=self.is_new)
         result = serialize_written_row(toolset, ctx, row, using=self.using)
         return {**result, **({"inlines": counts} if counts else {})}, message
 
     def format_arguments(self) -> str:
         """Format the values and the changes of inline rows for the question to the user."""
-        lines = [format_values(self.arguments.get("values", {}))]
-        for name, given in (self.arguments.get("inlines") or {}).items():
+        lines = [format_values(self.arguments.values)]
+        for name, given in self.arguments.inlines.items():
             lines += [f"{name}: {what} {len(rows)}: {format_on_one_line(rows)}" for what, rows in given.items() if rows]
         return "\n".join(lines)
 
@@ -281,14 +281,14 @@ class UpdateOperation(SaveOperation):
 
     def _find_row(self, *, lock: bool) -> Model:
         row = self.find_row(self.toolset.has_change_permission, lock=lock)
-        if not self.arguments.get("values") and not self.arguments.get("inlines"):
+        if not self.arguments.values and not self.arguments.inlines:
             raise ToolError("Nothing to change: give values, or inlines")
         return row
 
     def _get_given_fields(self) -> list[ExposedField]:
         """Return the shown fields of the model that the client gave values for."""
         fields = self.toolset.exposure.fields
-        items = [fields[name] for name in self.arguments.get("values", {}) if name in fields]
+        items = [fields[name] for name in self.arguments.values if name in fields]
         return [item for item in items if item.model_field is not None]
 
     def _read_values(self, row: object, items: Sequence[ExposedField]) -> JSONObject:
