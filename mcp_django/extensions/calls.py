@@ -1,5 +1,6 @@
 """Calls as extensions handle them: exchange, strategy, record and messages."""
 
+from mcp_django.logs.records import RateLimitedLogger
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.meta import PROGRESS_TOKEN
@@ -38,6 +39,7 @@ __all__ = [
     "Outbox",
     "Pipeline",
     "Principal",
+    "RateLimitedLogger",
     "Revision",
     "Server",
     "ServerSession",

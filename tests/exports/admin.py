@@ -4,7 +4,7 @@ from typing import Any
 
 from django.contrib import admin
 
-from mcp_django.extensions.operators import RowAction, RowActionAdmin, ServerFilter
+from mcp_django.extensions.admin_pages import RowAction, RowActionAdmin, ServerFilter
 from tests.exports.models import Export, ExportStatus
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from mcp_django.wiring.services import LOG_THREADS
+from mcp_django.wiring import LOG_THREADS
 from tests.load.conftest import Place
 from tests.servers.client import STATELESS, Client
 from tests.servers.databases import Database, activity

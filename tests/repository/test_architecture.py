@@ -199,6 +199,7 @@ PRESCRIBED_MODULES = {
 PRESCRIBED_FOLDERS = {"commands", "migrations", "revisions"}
 # Public doors: authors import from them, whatever lies behind.
 PUBLIC_MODULES = {
+    "extensions/admin_pages.py",
     "extensions/errors.py",
     "extensions/event_loop.py",
     "extensions/operators.py",

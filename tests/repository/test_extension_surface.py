@@ -1,6 +1,8 @@
 """The extensions of the package are written on public names, as those of others are."""
 
 import ast
+import subprocess
+import sys
 
 from tests.repository.test_architecture import FILES, PACKAGE, ROOT
 from tests.repository.test_public_api_snapshot import MODULES, PROVISIONAL_MODULES
@@ -17,7 +19,7 @@ PRIVATE_MODULES = {
     "openapi": 24,
     "playground": 39,
     "proxies": 24,
-    "rest": 26,
+    "rest": 27,
     "skills": 8,
     "tasks": 2,
 }
@@ -35,6 +37,30 @@ def find_private_modules(app: str) -> set[str]:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PACKAGE}."):
                 found.add(str(node.module))
     return {name for name in found if not name.startswith(own)} - PUBLIC_MODULES
+
+
+def test_extensions_work_without_the_admin() -> None:
+    """Import all modules of apps without an admin of their own, where the admin of Django is not installed."""
+    code = """
+import importlib, pkgutil
+import django
+from django.conf import settings
+apps = ["tasks", "apps", "skills"]
+settings.configure(
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "mcp_django",
+                    *(f"mcp_django.contrib.{app}" for app in apps)],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    SECRET_KEY="0123456789abcdef",
+)
+django.setup()
+for room in ["mcp_django.extensions", *(f"mcp_django.contrib.{app}" for app in apps)]:
+    package = importlib.import_module(room)
+    for module in pkgutil.walk_packages(package.__path__, room + "."):
+        if module.name.rpartition(".")[2] not in ("admin", "admin_pages", "celery", "django_tasks"):
+            importlib.import_module(module.name)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_apps_import_no_more_private_modules_than_on_record() -> None:

@@ -26,6 +26,7 @@ MODULES = (
     "mcp_django.types",
 )
 PROVISIONAL_MODULES = (
+    "mcp_django.extensions.admin_pages",
     "mcp_django.extensions.callers",
     "mcp_django.extensions.calls",
     "mcp_django.extensions.conversations",

@@ -15,7 +15,14 @@ from mcp_django import wiring
 from mcp_django.contrib.skills.models import MAX_FILE_BYTES, StoredSkill, StoredSkillFile
 from mcp_django.contrib.skills.packages import check_package
 from mcp_django.contrib.skills.rows import StoredSkills
-from mcp_django.extensions.operators import MAX_SHOWN_CHARS, PartInline, Preview, PreviewBlock, StoredAdmin, StoredForm
+from mcp_django.extensions.admin_pages import (
+    MAX_SHOWN_CHARS,
+    PartInline,
+    Preview,
+    PreviewBlock,
+    StoredAdmin,
+    StoredForm,
+)
 from mcp_django.extensions.primitives import Primitive
 from mcp_django.protocol.skills import MAX_SKILL_FILES, SKILL_FILE, InvalidSkill
 from mcp_django.schema.frontmatter import find_ambiguous_values

@@ -24,7 +24,7 @@ from mcp_django.contrib.tasks.rows.figures import TaskFigures, read_figures
 from mcp_django.contrib.tasks.rows.leases import is_worker_alive
 from mcp_django.contrib.tasks.upkeep import stop_cancelled_task
 from mcp_django.extensions import Overloaded
-from mcp_django.extensions.operators import BaseAdmin, RowAction, RowActionAdmin, ServerFilter
+from mcp_django.extensions.admin_pages import BaseAdmin, RowAction, RowActionAdmin, ServerFilter
 from mcp_django.types import clean_line
 
 REPEAT = "repeat"

@@ -11,8 +11,7 @@ from mcp_django.contrib.tasks.attempts.ends import repeat_write, return_task
 from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import leases, store
-from mcp_django.extensions.calls import REVISIONS, get_logger
-from mcp_django.extensions.operators import RateLimitedLogger
+from mcp_django.extensions.calls import REVISIONS, RateLimitedLogger, get_logger
 
 logger = get_logger("mcp_django.tasks")
 RETURN_SECONDS = 5.0
