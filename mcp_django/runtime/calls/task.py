@@ -75,6 +75,7 @@ class CallTask:
     _background_jobs: BackgroundJobRunner | None = field(default=None, init=False)
     _result: CallResult | None = field(default=None, init=False)
     _output_ready: asyncio.Future[None] | None = field(default=None, init=False)
+    _timer: asyncio.Handle | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.call = self.work.call
@@ -126,19 +127,28 @@ class CallTask:
         The timer and `on_wait` start only if the call is still running after its first step. Most calls are done by
         then, and a client cannot disconnect before the next iteration of the loop.
         """
-        if self._result is None and not self.is_streaming:
-            await asyncio.sleep(0)  # On Python 3.11 the first step runs in this iteration.
-        if self._result is None and on_wait is not None:
-            on_wait()
-        if self._result is None and not self.is_streaming and not self.is_disconnected:
-            self._output_ready = self.loop.create_future()
-            timer = self.loop.call_later(timeout, self._switch_to_stream) if self.work.can_stream else None
+        if self._result is None and self.is_streaming:
+            # Messages were sent during the first, eager step; from now on the client may disconnect.
+            if on_wait is not None:
+                on_wait()
+        elif self._result is None:
+            loop = self.loop
+            self._output_ready = loop.create_future()
+            self._timer = loop.call_soon(self._start_stream_timer, loop, timeout, on_wait)
             try:
                 await self._output_ready
             finally:
-                if timer is not None:
-                    timer.cancel()
+                self._timer.cancel()
         return None if self.is_streaming else self._result
+
+    def _start_stream_timer(
+        self, loop: asyncio.AbstractEventLoop, timeout: float, on_wait: Callable[[], None] | None
+    ) -> None:
+        if self._result is None:
+            if self.work.can_stream:
+                self._timer = loop.call_later(timeout, self._switch_to_stream)
+            if on_wait is not None:
+                on_wait()
 
     def _switch_to_stream(self) -> None:
         """Switch the reply to a stream."""
