@@ -19,7 +19,7 @@ class ExportStatus(models.TextChoices):
 class Export(models.Model):
     """Call of a tool whose result is built later."""
 
-    id = models.CharField(primary_key=True, max_length=32, default=secrets.token_urlsafe, editable=False)
+    id = models.CharField(primary_key=True, max_length=64, default=secrets.token_urlsafe, editable=False)
     owner = models.CharField(max_length=64, db_index=True)
     """Digest of the caller."""
     user = create_user_key(null=True)

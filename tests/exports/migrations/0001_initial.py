@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
                 (
                     "id",
                     models.CharField(
-                        default=secrets.token_urlsafe, editable=False, max_length=32, primary_key=True, serialize=False
+                        default=secrets.token_urlsafe, editable=False, max_length=64, primary_key=True, serialize=False
                     ),
                 ),
                 ("owner", models.CharField(db_index=True, max_length=64)),
