@@ -205,8 +205,15 @@ def _build_common(row: StoredPrompt | StoredResource) -> dict[str, Any]:
         "title": row.title or None,
         "tags": tuple(row.tags),
         "permission": row.permission.split() or None,
-        "scopes": tuple(row.scopes),
+        "scopes": _read_scopes(row),
     }
+
+
+def _read_scopes(row: StoredPrompt | StoredResource) -> tuple[str, ...]:
+    """Return the scopes of a row. Raises TypeError, ValueError for a column with other values."""
+    if not all(isinstance(scope, str) for scope in row.scopes):
+        raise ValueError("scopes: each has to be a text")
+    return tuple(row.scopes)
 
 
 def _load_messages(prompt: int) -> list[StoredMessage]:

@@ -86,7 +86,9 @@ def started(directory: Path, *, is_killed: bool = False, **more: str) -> Iterato
             yield Demo(read_welcome(process), process.pid)
             process.send_signal(signal.SIGKILL if is_killed else signal.SIGINT)
             rest, _ = process.communicate(timeout=WAIT_SECONDS)
-            assert (process.returncode, rest) == ((-signal.SIGKILL, "") if is_killed else (0, "Stopped.\n"))
+            # A machine with other work may keep a process silent for so long that the room raises an alert.
+            lines = [line for line in rest.splitlines() if not line.startswith("Alert raised: silent_process ")]
+            assert (process.returncode, lines) == ((-signal.SIGKILL, []) if is_killed else (0, ["Stopped."]))
         finally:
             process.kill()
 

@@ -69,6 +69,8 @@ def members(cls: type) -> Iterator[str]:
         if owner is None or not owner.__module__.startswith("mcp_django"):
             continue
         value = inspect.getattr_static(cls, name)
+        if isinstance(value, type) and issubclass(value, Exception):
+            continue  # Django adds them to models; newer versions add more
         function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         yield f"  .{name}{signature(function) if inspect.isfunction(function) else ''}"
 

@@ -251,7 +251,10 @@ def test_an_open_subscription_receives_events_after_a_change_of_settings() -> No
 
 @override_settings(MCP={"LIMITS": {"BODY": "much"}})
 def test_the_process_needs_no_valid_settings() -> None:
-    assert not wiring.PROCESS.lifecycle.is_draining()
+    async def find_draining() -> bool:
+        return wiring.PROCESS.lifecycle.is_draining()
+
+    assert asyncio.run(find_draining()) is False
     with pytest.raises(ImproperlyConfigured, match="BODY"):
         wiring.get_services()
 
