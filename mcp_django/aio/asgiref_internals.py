@@ -18,8 +18,9 @@ _THREAD_CONTEXT: Final[ContextVar[Any]] = SyncToAsync.thread_sensitive_context
 class ExecutorContext(ThreadSensitiveContext):
     """Context whose thread-sensitive code runs on an executor of ours.
 
-    It is set by hand, because entering it the documented way costs four times as much. This also hides the executor of
-    a surrounding `async_to_sync`. A call in a context of its own has none; elsewhere it is the correct executor.
+    `set_executor_context` sets it directly, because entering it the documented way costs four times as much. This also
+    hides the executor of a surrounding `async_to_sync`. A call in a context of its own has none; elsewhere it is the
+    correct executor.
     """
 
     def __init__(self, executor: Executor) -> None:

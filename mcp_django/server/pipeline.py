@@ -205,7 +205,7 @@ class Pipeline:
     def _find_error(self, call: Call, problem: BaseException) -> MCPError | Overloaded:
         """Return the error of the response for an exception, and log what is not such an error itself.
 
-        It is Overloaded for a failure of the server's storage, and InternalError for a bug. A server with `raise_bugs`
+        A failure of the server's storage becomes Overloaded, and a bug InternalError. A server with `raise_bugs`
         raises the exception itself instead.
         """
         if isinstance(problem, MCPError):

@@ -173,8 +173,8 @@ class EraStrategy(Protocol):
 class Call:
     """A single request or notification under its revision.
 
-    It is immutable: middleware replaces it with a copy. Changes during the call belong to its record, which all copies
-    share. Python does not enforce this, because it would cost each call several microseconds.
+    Middleware never changes a call, but replaces it by a copy. Changes during the call belong to its record, which all
+    copies share. Python does not enforce this, because it would cost each call several microseconds.
     """
 
     message: jsonrpc.Request | jsonrpc.Notification

@@ -11,7 +11,7 @@ INDEX = "mcp_memory_fact_search"
 def create_search_index(apps: Any, schema_editor: Any) -> None:
     """Create the index of the full-text search on PostgreSQL.
 
-    It is no index of the model, because other databases have no GIN.
+    The model does not declare it, because other databases have no GIN.
     """
     if schema_editor.connection.vendor == "postgresql":
         table, words = map(schema_editor.quote_name, ("mcp_memory_fact", "words"))

@@ -41,7 +41,7 @@ class NeedsAuthorization:
     """The caller has not authorized the remote server."""
 
     url: str | None
-    """URL of the page that asks the user; None if there is none."""
+    """URL of the page that asks the user, or None."""
 
 
 Step = Finished | Suspended | NeedsInput | NeedsAuthorization
