@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.server.calls.call import Call, Connection, EraStrategy
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement, AnyCoroutine, PendingResponse, PipelineResult
@@ -223,6 +224,6 @@ def _is_response(item: Any) -> bool:
     return type(item) is dict and "method" not in item and ("result" in item or "error" in item)
 
 
-def _find_request_id(item: dict[str, Any]) -> jsonrpc.Id | None:
+def _find_request_id(item: JSONObject) -> jsonrpc.Id | None:
     id = item.get("id")
     return id if type(id) is int or type(id) is str else None

@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any
 
 from mcp_django.protocol.errors import MethodNotFound
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.server.calls.call import Call
 from mcp_django.server.execution.lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, EncodedResult, serve_page
 from mcp_django.server.methods import completion, extensions, lifecycle, prompts, resources, tools
 from mcp_django.server.subscriptions import methods
 from mcp_django.server.subscriptions.listen import LISTEN_METHOD
 
-ResultBody = dict[str, Any] | EncodedResult
+ResultBody = JSONObject | EncodedResult
 
 Function = Callable[[Call], ResultBody | Coroutine[Any, Any, ResultBody]]
 

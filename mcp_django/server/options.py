@@ -3,9 +3,11 @@
 The defaults of the settings with the same names are those of these classes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from mcp_django.protocol.jsonrpc import JSONMapping
 
 TRANSPORTS = ("http", "websocket", "sse", "stdio")
 """All transports: Streamable HTTP, WebSocket, HTTP+SSE and stdio."""
@@ -60,7 +62,7 @@ class ServerOptions:
 
     Set where callers are authenticated.
     """
-    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    capabilities: JSONMapping = field(default_factory=dict)
     """Capabilities added to the server's own, such as `experimental`.
 
     None as a value removes a capability and its methods.

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, ResourceNotFound
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.batch import Batch
 from mcp_django.server.calls.call import (
@@ -136,7 +137,7 @@ class Pipeline:
             await self.server.lifespan.enter()
         return await self._handle_call(call)
 
-    async def _dispatch_call(self, call: Call) -> dict[str, Any]:
+    async def _dispatch_call(self, call: Call) -> JSONObject:
         if call.id is None:
             await handle_notification(call)
             return {}

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, MCPError
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.revisions import Revision
 
 T = TypeVar("T")
@@ -161,8 +162,8 @@ class SessionStore(Protocol[SessionT]):
         *,
         owner: str,
         revision: Revision,
-        client_info: dict[str, Any],
-        capabilities: dict[str, Any],
+        client_info: JSONObject,
+        capabilities: JSONObject,
         server: str,
         user_id: Any = None,
     ) -> SessionT:
@@ -219,13 +220,13 @@ class ListDigestStore(Protocol[ReadSessionT]):
 class Sealer(Protocol):
     """Authenticated encryption of data that clients carry for the server."""
 
-    def seal(self, payload: dict[str, Any], binding: bytes, *, ttl: float) -> str:
+    def seal(self, payload: JSONObject, binding: bytes, *, ttl: float) -> str:
         """Return a token that only `unseal` with the same binding can read.
 
         It is valid for `ttl` seconds. Raises StateTooLarge.
         """
 
-    def unseal(self, token: Any, binding: bytes) -> dict[str, Any]:
+    def unseal(self, token: Any, binding: bytes) -> JSONObject:
         """Return the payload. Raises InvalidParams, with the same text for every reason."""
 
     def build_error(self) -> InvalidParams:
@@ -241,13 +242,13 @@ class IdempotencyStore(Protocol):
         Returns False if it was claimed before. Stored for `ttl` seconds.
         """
 
-    async def record_outcome(self, name: str, outcome: dict[str, Any]) -> None:
+    async def record_outcome(self, name: str, outcome: JSONObject) -> None:
         """Store the outcome of an operation. Completes even if the caller is cancelled."""
 
     def mark_unknown(self, name: str) -> None:
         """Record that the outcome will stay unknown. Does not wait."""
 
-    async def get_outcome(self, name: str) -> dict[str, Any] | None:
+    async def get_outcome(self, name: str) -> JSONObject | None:
         """Return the outcome, or None if none is stored."""
 
     async def consume(self, digest: str, *, ttl: float) -> bool:
@@ -267,16 +268,14 @@ class AttemptControl(Protocol):
     def is_over(self) -> bool:
         """Return True if the attempt may write nothing more, because another one may run. Thread-safe."""
 
-    async def confirm(
-        self, databases: Sequence[str], call: Any, build_result: Callable[[], dict[str, Any]] | None
-    ) -> None:
+    async def confirm(self, databases: Sequence[str], call: Any, build_result: Callable[[], JSONObject] | None) -> None:
         """Confirm the attempt, as the last statement of the transaction of its tool.
 
         `databases` are those of the transaction. `build_result` returns the body of the result, which is stored in the
         same transaction; None for a tool that runs inside another one. Raises CancelledError if the attempt is over.
         """
 
-    def keep_result(self, call: Any, build_result: Callable[[], dict[str, Any]]) -> None:
+    def keep_result(self, call: Any, build_result: Callable[[], JSONObject]) -> None:
         """Keep the body of the result of a plain function, with which its call ends. Called on its thread."""
 
 
@@ -428,9 +427,9 @@ class ChangeFeed(Protocol[CallT]):
 class FrameworkForm(Protocol):
     """A framework's form that cleans its content itself. Its methods may block."""
 
-    schema: dict[str, Any]
+    schema: JSONObject
     """Restricted JSON Schema that clients show."""
-    identity: dict[str, Any]
+    identity: JSONObject
     """Properties that stay equal while the form is the same form."""
 
     def read(self, content: Any, *, is_validated: bool = False) -> tuple[Any, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import MCPError, MissingClientCapability, ToolError
 from mcp_django.protocol.headers import NAMED_PARAMS, Headers
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.protocol.trace_context import TraceContext, find_carrier, parse
 from mcp_django.protocol.types import LOG_LEVELS
@@ -150,10 +151,10 @@ class EraStrategy(Protocol):
     def check(self, call: "Call") -> None:
         """Check the fields inside the envelope of a known method. Raises InvalidParams."""
 
-    def add_result_fields(self, call: "Call", body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
+    def add_result_fields(self, call: "Call", body: JSONObject, *, private: bool = True) -> JSONObject:
         """Add the era's fields to a complete result in place, and return it."""
 
-    def add_round_fields(self, call: "Call", body: dict[str, Any]) -> dict[str, Any]:
+    def add_round_fields(self, call: "Call", body: JSONObject) -> JSONObject:
         """Add the era's fields to a result of another type than complete, and return it."""
 
     def get_http_status(self, problem: MCPError) -> int:
@@ -184,10 +185,10 @@ class Call:
     connection: Connection
     server: "ServerCore"
     outbox: Outbox
-    capabilities: dict[str, Any]
+    capabilities: JSONObject
     """Client capabilities, from this request or from the handshake."""
-    client_info: dict[str, Any]
-    meta: dict[str, Any]
+    client_info: JSONObject
+    meta: JSONObject
     log_level: str | None = None
     """Lowest level of log messages requested by the client; None for no messages."""
     started_at: float = field(default_factory=perf_counter)
@@ -214,7 +215,7 @@ class Call:
         return self.message.method
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> JSONObject:
         return self.message.params or {}
 
     @property
@@ -262,7 +263,7 @@ class Call:
         claim = self.connection.claim_wait
         return nullcontext(True) if claim is None else claim(self.principal.key)
 
-    def supports(self, needed: Mapping[str, Any]) -> bool:
+    def supports(self, needed: JSONMapping) -> bool:
         """Return True if the client declared the capability `needed`, with its sub-modes."""
         modes = needed.get("elicitation")
         if modes is not None and not self.revision.elicitation.issuperset(modes or {"form"}):
@@ -287,7 +288,7 @@ class Call:
         lowest = self.effective_log_level
         return lowest is not None and LOG_LEVELS.index(level) >= LOG_LEVELS.index(lowest)
 
-    def require_capability(self, needed: dict[str, Any]) -> None:
+    def require_capability(self, needed: JSONObject) -> None:
         """Check that the client declared the capability object `needed`.
 
         Raises:
@@ -349,12 +350,12 @@ def iter_header_secrets(headers: Headers | None) -> Iterator[str]:
             yield (part.partition("=") if name == b"cookie" else part.rpartition(" "))[2].strip()
 
 
-def _format_capability(needed: Mapping[str, Any]) -> str:
+def _format_capability(needed: JSONMapping) -> str:
     name, inner = next(iter(needed.items()))
     return f"{name}.{_format_capability(inner)}" if inner else name
 
 
-def _is_declared(declared: Any, needed: Mapping[str, Any]) -> bool:
+def _is_declared(declared: Any, needed: JSONMapping) -> bool:
     for name, inner in needed.items():
         declared_value = declared.get(name) if type(declared) is dict else None
         if type(declared_value) is not dict:
@@ -367,8 +368,8 @@ def _is_declared(declared: Any, needed: Mapping[str, Any]) -> bool:
     return True
 
 
-CallHandler = Callable[[Call], Awaitable[dict[str, Any]]]
-Middleware = Callable[[Call, CallHandler], Awaitable[dict[str, Any]]]
+CallHandler = Callable[[Call], Awaitable[JSONObject]]
+Middleware = Callable[[Call, CallHandler], Awaitable[JSONObject]]
 """Function around every message that has become a call.
 
     async def audit(call, call_next):
@@ -394,7 +395,7 @@ def chain_middleware(middleware: Sequence[Middleware], innermost: CallHandler) -
 
 
 def _wrap(layer: Middleware, inner: CallHandler) -> CallHandler:
-    def handle(call: Call) -> Awaitable[dict[str, Any]]:
+    def handle(call: Call) -> Awaitable[JSONObject]:
         return layer(call, inner)
 
     return handle

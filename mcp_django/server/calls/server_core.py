@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import MCPError
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.protocol.types import Implementation
 from mcp_django.server.calls.background import BackgroundSlots, UnlimitedBackgroundSlots
@@ -260,12 +261,12 @@ class ServerCore:
         self._offered_cache = registry.version, known
         return known
 
-    def capabilities(self, revision: Revision, *, streams: bool = True) -> dict[str, Any]:
+    def capabilities(self, revision: Revision, *, streams: bool = True) -> JSONObject:
         """Return the capabilities declared to a client of `revision`.
 
         Without `streams`, the transport carries only responses, so capabilities that need notifications are left out.
         """
-        declared: dict[str, Any] = {name: {} for name in sorted(self.offered_capabilities)}
+        declared: JSONObject = {name: {} for name in sorted(self.offered_capabilities)}
         # Sessions receive list changes on their own GET streams only.
         if self.change_feed is not None and (revision.era is Era.STATELESS or self.options.enable_get):
             for name in LIST_NOTIFICATIONS:

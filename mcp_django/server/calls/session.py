@@ -13,6 +13,7 @@ from mcp_django.aio.loop_local import find_running_loop
 from mcp_django.aio.tasks import call_threadsafe
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.revisions import Revision
 from mcp_django.server.calls.cleanup import CleanupCallbacks
 from mcp_django.server.calls.message_queue import MessageSink, Outbox
@@ -31,8 +32,8 @@ class ServerSession:
     key: str
     owner: str
     revision: Revision
-    client_info: dict[str, Any]
-    client_capabilities: dict[str, Any]
+    client_info: JSONObject
+    client_capabilities: JSONObject
     log_level: str | None = None
     initialized: bool = False
     pk: Any = None
@@ -62,7 +63,7 @@ class ServerSession:
         return bool(self.in_flight or self.open_streams)
 
     async def send_request(
-        self, outbox: Outbox | MessageSink, id: str, method: str, params: dict[str, Any] | None, *, timeout: float
+        self, outbox: Outbox | MessageSink, id: str, method: str, params: JSONObject | None, *, timeout: float
     ) -> jsonrpc.Response:
         """Send a request on a call's stream and wait for the response of the client.
 

@@ -4,23 +4,24 @@
         identifier = "com.example/audit"
 
         @method("audit/list")
-        def list_entries(self, ctx: Context, limit: int = 10) -> dict[str, Any]: ...
+        def list_entries(self, ctx: Context, limit: int = 10) -> JSONObject: ...
 
 An extension belongs to one server. The server declares it under its identifier, with its settings
 (basic/lifecycle, capability negotiation). A client declares it in the same way, in each request or in the handshake.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from mcp_django.protocol.errors import MethodNotFound, MissingClientCapability
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.primitives.base import Tool
 
-ProceedWithCall = Callable[[Call], Awaitable[dict[str, Any]]]
+ProceedWithCall = Callable[[Call], Awaitable[JSONObject]]
 """Function that runs the tool of a call and returns the body of its result."""
 
 
@@ -49,11 +50,11 @@ class Extension:
         """Return a text that follows the instructions of the server, for the client of the call."""
         return None
 
-    def get_settings(self, revision: Revision) -> Mapping[str, Any]:
+    def get_settings(self, revision: Revision) -> JSONMapping:
         """Return the settings that the server declares, a JSON object."""
         return {}
 
-    def get_capabilities(self, revision: Revision) -> Mapping[str, Any]:
+    def get_capabilities(self, revision: Revision) -> JSONMapping:
         """Return the server capabilities that declare the extension to clients of `revision`."""
         return {"extensions": {self.identifier: dict(self.get_settings(revision))}}
 
@@ -78,7 +79,7 @@ class Extension:
             raise MissingClientCapability(self._required_capability)
         raise MethodNotFound(f"{call.method[:128]} needs the extension {self.identifier}, which was not declared")
 
-    def get_tool_fields(self, tool: Tool, revision: Revision) -> Mapping[str, Any]:
+    def get_tool_fields(self, tool: Tool, revision: Revision) -> JSONMapping:
         """Return the members that the entry of `tool` in `tools/list` has in addition.
 
         The result depends on its arguments only: lists are cached.
@@ -92,9 +93,7 @@ class Extension:
         """
         return True
 
-    async def call_tool(
-        self, call: Call, tool: Tool, arguments: dict[str, Any], proceed: ProceedWithCall
-    ) -> Mapping[str, Any]:
+    async def call_tool(self, call: Call, tool: Tool, arguments: JSONObject, proceed: ProceedWithCall) -> JSONMapping:
         """Run a call of a tool, or answer it in another way.
 
         The permission is decided, the use is counted, and the arguments are valid. `proceed` takes the call, or a copy
@@ -107,5 +106,5 @@ class Extension:
         return ()
 
     @property
-    def _required_capability(self) -> dict[str, Any]:
+    def _required_capability(self) -> JSONObject:
         return {"extensions": {self.identifier: {}}}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar, Unpack
 
 from mcp_django.protocol.headers import NAMED_PARAMS
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.revisions import REVISIONS, Era, Revision
 from mcp_django.schema import ArgumentError, DeclarationError, SchemaChecker, compile_output, compile_parameters
 from mcp_django.server.calls.call import Call
@@ -52,7 +53,7 @@ class MethodParameters:
             }
         )
 
-    def convert(self, params: dict[str, Any]) -> dict[str, Any]:
+    def convert(self, params: JSONObject) -> dict[str, Any]:
         """Check the known members and convert them to keyword arguments. Raises ArgumentError."""
         known = {wire: params[wire] for wire in self.names if wire in params}
         if not self._checker.is_valid(known):
@@ -71,10 +72,10 @@ class ExtensionHandler(Primitive):
 
     extension: Extension
 
-    def _wire(self) -> dict[str, Any]:
+    def _wire(self) -> JSONObject:
         return self._common()
 
-    def to_list_entry(self, revision: Revision) -> dict[str, Any]:
+    def to_list_entry(self, revision: Revision) -> JSONObject:
         return self.wire
 
 
@@ -124,7 +125,7 @@ class _Declaration(NamedTuple):
     kind: type[ExtensionHandler]
     name: str
     options: PrimitiveOptions
-    members: dict[str, Any]
+    members: JSONObject
 
 
 def method(

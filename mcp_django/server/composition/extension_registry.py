@@ -1,8 +1,9 @@
 """The extensions of one server, with their handlers by name."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.meta import is_valid_key
 from mcp_django.protocol.revisions import Revision
 from mcp_django.schema import DeclarationError
@@ -82,7 +83,7 @@ class ExtensionRegistry:
             return None
         return method
 
-    def add_tool_fields(self, entry: dict[str, Any], tool: Primitive, revision: Revision) -> dict[str, Any]:
+    def add_tool_fields(self, entry: JSONObject, tool: Primitive, revision: Revision) -> JSONObject:
         """Return an entry of `tools/list` with the members of the extensions."""
         if not self._has_tool_fields or not isinstance(tool, Tool):
             return entry
@@ -91,6 +92,6 @@ class ExtensionRegistry:
                 entry = {**entry, **extension.get_tool_fields(tool, revision)}
         return entry
 
-    def get_capabilities(self, revision: Revision) -> list[Mapping[str, Any]]:
+    def get_capabilities(self, revision: Revision) -> list[JSONMapping]:
         """Return the capabilities that each extension declares in `revision`."""
         return [each.get_capabilities(revision) for each in self.extensions if each.supports_revision(revision)]

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import ArgumentError, DeclarationError
@@ -26,7 +27,7 @@ from mcp_django.server.primitives.base import Completion, Prompt, Resource, Reso
 from mcp_django.server.primitives.decorators import build_tool
 
 T = TypeVar("T")
-ListEntry = Mapping[str, Any]
+ListEntry = JSONMapping
 ListFunction = Callable[..., Iterable[ListEntry] | Awaitable[Iterable[ListEntry]]]
 MAX_COMPILED_ENTRIES = 2048
 """Maximum number of entries that stay compiled."""
@@ -258,7 +259,7 @@ def _is_context_parameter(signature: inspect.Signature, position: int) -> bool:
 class ListedArguments:
     """Prompt arguments as declared in the list entry."""
 
-    arguments: list[dict[str, Any]]
+    arguments: list[JSONObject]
 
     def convert(self, values: dict[str, str]) -> dict[str, Any]:
         known = {argument["name"]: argument.get("required", False) for argument in self.arguments}
@@ -272,7 +273,7 @@ class ListedArguments:
         return {"arguments": dict(values)}
 
 
-def _read_common(entry: ListEntry) -> dict[str, Any]:
+def _read_common(entry: ListEntry) -> JSONObject:
     """Return the options that all kinds of entries have."""
     return {
         "title": entry.get("title"),

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Se
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.call import Call, chain_middleware
@@ -33,7 +34,7 @@ from mcp_django.server.primitives.base import (
 
 logger = get_logger("mcp_django.server")
 P = TypeVar("P", bound=Primitive)
-RunPrimitive = Callable[[Call, Primitive], Awaitable[dict[str, Any]]]
+RunPrimitive = Callable[[Call, Primitive], Awaitable[JSONObject]]
 COMPLETE_METHOD = "completion/complete"
 _TARGET_PARAMETERS = {
     "tools/call": "name",
@@ -132,7 +133,7 @@ class MountedServer:
         if named is not None and isinstance(params.get(named), str):
             message = message._replace(params={**params, named: self._to_own(named, params[named])})
         elif call.method == COMPLETE_METHOD:
-            ref: dict[str, Any] = params["ref"]
+            ref: JSONObject = params["ref"]
             key = "name" if ref["type"] == "ref/prompt" else "uri"
             message = message._replace(params={**params, "ref": {**ref, key: self._to_own(key, ref[key])}})
         return replace(call, message=message, server=self.server, host_call=call, mount=self)
@@ -141,11 +142,11 @@ class MountedServer:
         own = self.names.own_name(host_value) if named == "name" else self.names.own_uri(host_value)
         return host_value if own is None else own
 
-    def to_host_uris(self, body: dict[str, Any]) -> dict[str, Any]:
+    def to_host_uris(self, body: JSONObject) -> JSONObject:
         """Return a result with the host's URIs of its resources."""
         if self.names.keeps_uris:
             return body
-        changed: dict[str, Any] = {
+        changed: JSONObject = {
             name: self._to_host_uris(body[name]) for name in ("contents", "content", "messages") if name in body
         }
         return {**body, **changed} if changed else body
@@ -181,7 +182,7 @@ def _with_transaction(handler: Handler, atomic: tuple[str, ...]) -> Handler:
     return copied
 
 
-async def run_mounted(call: Call, primitive: Primitive, run: RunPrimitive) -> dict[str, Any]:
+async def run_mounted(call: Call, primitive: Primitive, run: RunPrimitive) -> JSONObject:
     """Run a primitive in the view and middleware of its own server."""
     mounted = primitive.mount_origin
     if mounted is None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.headers import Headers
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.trace_context import TraceContext
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.server_core import ServerCore
@@ -26,10 +27,10 @@ class CallInfo:
         self.primitive = primitive
         """The primitive whose handler runs; None in a provider."""
         self._loop = asyncio.get_running_loop()
-        self._state: dict[str, Any] | None = None
-        self._arguments: Mapping[str, Any] | None = None
+        self._state: JSONObject | None = None
+        self._arguments: JSONMapping | None = None
 
-    def set_running_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> None:
+    def set_running_tool(self, tool: Tool, arguments: JSONMapping) -> None:
         """Set the tool that runs in place of the called primitive, which delegates to it."""
         self.primitive = tool
         self._arguments = arguments
@@ -114,7 +115,7 @@ class CallInfo:
         return self.call.id
 
     @property
-    def arguments(self) -> Mapping[str, Any]:
+    def arguments(self) -> JSONMapping:
         """Copy of the client's arguments, for guards and interceptors."""
         given = self.call.params.get("arguments") if self._arguments is None else self._arguments
         return copy.deepcopy(given or {})
@@ -125,7 +126,7 @@ class CallInfo:
         return {} if self.primitive is None else self.primitive.metadata
 
     @property
-    def meta(self) -> Mapping[str, Any]:
+    def meta(self) -> JSONMapping:
         """`_meta` of the request."""
         return self.call.meta
 
@@ -135,7 +136,7 @@ class CallInfo:
         return self.call.trace
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> JSONObject:
         """Scratch space of the session in this process, or of the call without a session."""
         if self._state is None:
             session = self.call.connection.session
@@ -148,18 +149,18 @@ class CallInfo:
         return self.call.server.lifespan.get_state(self._loop)
 
     @property
-    def client_info(self) -> Mapping[str, Any]:
+    def client_info(self) -> JSONMapping:
         """Name and version of the client, unverified; may be empty."""
         return self.call.client_info
 
     @property
-    def client_capabilities(self) -> Mapping[str, Any]:
+    def client_capabilities(self) -> JSONMapping:
         """Capabilities declared by the client."""
         return self.call.capabilities
 
     def supports(self, capability: str) -> bool:
         """Return True if the client declared the capability, such as "elicitation.url"."""
-        needed: dict[str, Any] = {}
+        needed: JSONObject = {}
         for part in reversed(capability.split(".")):
             needed = {part: needed}
         return self.call.supports(needed)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.sampling_types import SamplingInput
 from mcp_django.schema import to_json
 from mcp_django.server.callables import is_async
@@ -136,7 +137,7 @@ class Context(CallInfo, ContextView):
     async def emergency(self, data: Any, *, logger: str | None = None) -> None:
         await self.log("emergency", data, logger=logger)
 
-    async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
+    async def notify(self, method: str, params: JSONObject | None = None) -> None:
         """Send a custom notification; `method` must start with `notifications/`."""
         check_notification_method(method)
         await self._emit(method, params or {})
@@ -281,7 +282,7 @@ class Context(CallInfo, ContextView):
         system_prompt: str | None = None,
         temperature: float | None = None,
         stop_sequences: Sequence[str] | None = None,
-        model_preferences: str | Sequence[str] | Mapping[str, Any] | None = None,
+        model_preferences: str | Sequence[str] | JSONMapping | None = None,
         include_context: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         tools: Sequence[OfferedTool] | None = None,
@@ -363,7 +364,7 @@ class Context(CallInfo, ContextView):
         """Blocking version of this Context, for sync handlers."""
         return SyncContext(self)
 
-    async def _emit(self, method: str, params: dict[str, Any]) -> None:
+    async def _emit(self, method: str, params: JSONObject) -> None:
         if self.call.record.cancelled:
             return  # other calls of the batch may still use the stream
         await self.run_on_call_loop(self.call.outbox.put(jsonrpc.notification(method, params)))

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, MCPError, ToolError
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.session import ServerSession
@@ -75,8 +76,8 @@ class InputRequest(NamedTuple):
     """Request to the client, with the parser of its response."""
 
     method: str
-    params: dict[str, Any] | None
-    required_capability: dict[str, Any]
+    params: JSONObject | None
+    required_capability: JSONObject
     """Client capability that the request requires."""
     parse: Callable[[Any], Any]
     """Parser of the raw response: a value or awaitable, or InvalidInputResponse."""
@@ -99,7 +100,7 @@ class InputRequest(NamedTuple):
         """JSON that is equal for equal requests."""
         return [self.method, self.params if self.identity is None else self.identity]
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_wire(self) -> JSONObject:
         """Return the request as an entry of `inputRequests`."""
         params = {} if self.params is None else {"params": self.params}
         return {"method": self.method, **params}
@@ -243,7 +244,7 @@ class StoredRounds(NamedTuple):
 
     state: dict[str, Any]
     """Members of the state, as in `ReplayConversation.get_state`."""
-    responses: Mapping[str, Any]
+    responses: JSONMapping
     """Responses to the requests that the state lists as sent, by the name of the request."""
 
 
@@ -318,7 +319,7 @@ class ReplayConversation:
             if not await server.idempotency_store.consume(digest, ttl=self._limits.state_ttl):
                 raise server.state_sealer.build_error()
 
-    def _check_responses(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _check_responses(self, params: JSONObject) -> JSONObject:
         responses = params.get("inputResponses", {})
         if type(responses) is not dict or not all(type(answer) is dict for answer in responses.values()):
             raise InvalidParams("inputResponses must be an object that maps each key to a result object")
@@ -396,7 +397,7 @@ class ReplayConversation:
         input_requests = {"inputRequests": requests} if requests else {}
         return InputRequired(**input_requests, requestState=sealed, resultType=INPUT_REQUIRED)
 
-    def build_next_state(self) -> dict[str, Any]:
+    def build_next_state(self) -> JSONObject:
         """Return the state with which the next round begins.
 
         Raises InputUnavailable if the conversation makes no progress or exceeds its limits.
@@ -432,7 +433,7 @@ class ReplayConversation:
         for _digest, request in self.pending_requests.values():
             self._call.record.start_wait(request.method, request.key)
 
-    def seal_state(self, payload: dict[str, Any], binding: bytes) -> str:
+    def seal_state(self, payload: JSONObject, binding: bytes) -> str:
         """Return a sealed payload that contains the state. Raises InputUnavailable if it is too large."""
         try:
             return self._call.server.state_sealer.seal(payload, binding, ttl=self._limits.state_ttl)
@@ -441,7 +442,7 @@ class ReplayConversation:
                 "The conversation is too large for a state; reduce the requests and answers"
             ) from None
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> JSONObject:
         """Return the state of the conversation after this run, as JSON."""
         return {
             **self._state,

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.display_text import clean_line, clean_text
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.schema import ArgumentError, build_form
 from mcp_django.server.calls.call import Call
@@ -23,8 +24,8 @@ from mcp_django.server.context.responses import ElicitationResult
 
 ACTIONS = ("accept", "decline", "cancel")
 COMPLETE_METHOD = "notifications/elicitation/complete"
-_FORM_CAPABILITY: dict[str, Any] = {"elicitation": {"form": {}}}
-_URL_CAPABILITY: dict[str, Any] = {"elicitation": {"url": {}}}
+_FORM_CAPABILITY: JSONObject = {"elicitation": {"form": {}}}
+_URL_CAPABILITY: JSONObject = {"elicitation": {"url": {}}}
 
 
 async def build_form_request(call: Call, message: str, schema: Any, key: str | None) -> InputRequest:
@@ -57,7 +58,7 @@ async def build_form_request(call: Call, message: str, schema: Any, key: str | N
     )
 
 
-def _build_form_params(revision: Revision, message: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _build_form_params(revision: Revision, message: str, schema: JSONObject) -> JSONObject:
     """Return the params with the form in the client's revision, or raise InputUnavailable."""
     if "form" in revision.elicitation:  # else it is not sent: the capability is missing
         try:
@@ -67,7 +68,7 @@ def _build_form_params(revision: Revision, message: str, schema: dict[str, Any])
     return {"message": clean_text(str(message)), "requestedSchema": clean_form_schema(schema)}
 
 
-def clean_form_schema(schema: dict[str, Any]) -> dict[str, Any]:
+def clean_form_schema(schema: JSONObject) -> JSONObject:
     """Return the schema of a form with labels of one line each, without invisible characters.
 
     Values stay unchanged, because the client returns them.

@@ -12,6 +12,7 @@ from typing import Any
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.calls.call import Call, get_request_identity
 
@@ -79,7 +80,7 @@ async def run_at_most_once(call: Call, conversation_id: str, key: str, run: RunS
     return value
 
 
-async def _store_outcome(call: Call, name: str, outcome: dict[str, Any]) -> None:
+async def _store_outcome(call: Call, name: str, outcome: JSONObject) -> None:
     try:
         await call.server.idempotency_store.record_outcome(name, outcome)
     except Exception:
@@ -87,7 +88,7 @@ async def _store_outcome(call: Call, name: str, outcome: dict[str, Any]) -> None
         logger.exception("Outcome of a durable step not stored; it counts as unknown")
 
 
-async def _wait_for_outcome(call: Call, name: str) -> dict[str, Any] | None:
+async def _wait_for_outcome(call: Call, name: str) -> JSONObject | None:
     """Wait for the outcome of the first attempt; None if it stays unknown."""
     call.server.executor.release_thread()
     pause, max_pause = CHECK_INTERVALS_SECONDS
@@ -100,7 +101,7 @@ async def _wait_for_outcome(call: Call, name: str) -> dict[str, Any] | None:
     return outcome
 
 
-def _replay_outcome(key: str, outcome: dict[str, Any] | None) -> Any:
+def _replay_outcome(key: str, outcome: JSONObject | None) -> Any:
     if outcome is not None and "value" in outcome:
         return outcome["value"]
     if outcome is not None and "error" in outcome:

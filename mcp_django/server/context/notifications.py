@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.schema import to_json
 from mcp_django.server.calls.call import Call
@@ -12,7 +13,7 @@ LOG_MESSAGE_METHOD = "notifications/message"
 
 def build_progress_params(
     call: Call, last_progress: float | None, progress: float, total: float | None, message: str | None
-) -> dict[str, Any] | None:
+) -> JSONObject | None:
     """Build the parameters of `notifications/progress`.
 
     Returns None if the client did not request progress, or if `progress` does not exceed the last value
@@ -21,7 +22,7 @@ def build_progress_params(
     token = call.meta.get("progressToken")
     if token is None or (last_progress is not None and progress <= last_progress):
         return None
-    params: dict[str, Any] = {"progressToken": token, "progress": progress}
+    params: JSONObject = {"progressToken": token, "progress": progress}
     if total is not None:
         params["total"] = total
     if message is not None and call.revision.progress_message:
@@ -29,13 +30,13 @@ def build_progress_params(
     return params
 
 
-def build_log_params(call: Call, level: str, data: Any, logger: str | None) -> dict[str, Any] | None:
+def build_log_params(call: Call, level: str, data: Any, logger: str | None) -> JSONObject | None:
     """Build the parameters of `notifications/message`; None for an unwanted level."""
     if level not in LOG_LEVELS:
         raise ValueError(f"unknown log level {level!r}; use one of {', '.join(LOG_LEVELS)}")
     if not call.wants_log_level(level):
         return None
-    params: dict[str, Any] = {"level": level, "data": to_json(data)}
+    params: JSONObject = {"level": level, "data": to_json(data)}
     if logger is not None:
         params["logger"] = logger
     return params

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.sampling_types import SamplingInput, ToolUseContent, blocks_of, build_messages
 from mcp_django.schema import ArgumentError, compile_text_parser
 from mcp_django.server.calls.call import Call
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from mcp_django.server.context.context import Context
 
 T = TypeVar("T")
-Wire = dict[str, Any]
-OfferedTool = str | Callable[..., Any] | Tool | Mapping[str, Any]
+Wire = JSONObject
+OfferedTool = str | Callable[..., Any] | Tool | JSONMapping
 """A tool for a sampling request.
 
 It is the name of a tool of the server, the function of one, any other function, a Tool, or a definition in wire form:
@@ -75,7 +76,7 @@ class SamplingResult(Generic[T]):
         return self.text
 
 
-def build_request_options(call: Call, given: Mapping[str, Any]) -> Wire:
+def build_request_options(call: Call, given: JSONMapping) -> Wire:
     """Return the request members other than messages and tools, by wire name.
 
     Raises ValueError for values that no client could read.
@@ -98,7 +99,7 @@ def build_request_options(call: Call, given: Mapping[str, Any]) -> Wire:
     return options
 
 
-def _build_model_preferences(given: str | Sequence[str] | Mapping[str, Any]) -> Wire:
+def _build_model_preferences(given: str | Sequence[str] | JSONMapping) -> Wire:
     if isinstance(given, str):
         return {"hints": [{"name": given}]}
     if not isinstance(given, Mapping):
@@ -113,13 +114,13 @@ def _build_model_preferences(given: str | Sequence[str] | Mapping[str, Any]) -> 
 class SamplingTools(Protocol):
     """The tools of one sampling request: `execution.sampling_tools.Toolbox`."""
 
-    definitions: list[Mapping[str, Any]]
+    definitions: list[JSONMapping]
     """Definitions for the model, in the form of the call's revision."""
 
     def is_definition_only(self, name: str) -> bool:
         """Return True for a plain definition, whose uses the handler must run."""
 
-    async def run(self, call: Call, use: Mapping[str, Any], scope: str, outer: ClientConversation) -> Wire:
+    async def run(self, call: Call, use: JSONMapping, scope: str, outer: ClientConversation) -> Wire:
         """Run one use of a tool and return the CallToolResult body."""
 
 
@@ -131,7 +132,7 @@ async def prepare_sampling(
     system_prompt: str | None = None,
     temperature: float | None = None,
     stop_sequences: Sequence[str] | None = None,
-    model_preferences: str | Sequence[str] | Mapping[str, Any] | None = None,
+    model_preferences: str | Sequence[str] | JSONMapping | None = None,
     include_context: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     tools: Sequence[OfferedTool] | None = None,

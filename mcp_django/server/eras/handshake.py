@@ -8,6 +8,7 @@ from typing import Any
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
 from mcp_django.protocol.headers import PROTOCOL_VERSION
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.meta import PROGRESS_TOKEN, PROGRESS_TOKEN_ERROR, is_progress_token
 from mcp_django.protocol.revisions import (
     ASSUMED_REVISION,
@@ -107,7 +108,7 @@ class HandshakeEra:
             log_level=level,
         )
 
-    def _read_initialize(self, params: dict[str, Any]) -> tuple[Revision, dict[str, Any], dict[str, Any]]:
+    def _read_initialize(self, params: JSONObject) -> tuple[Revision, JSONObject, JSONObject]:
         wanted, capabilities, info = params.get("protocolVersion"), params.get("capabilities"), params.get("clientInfo")
         if type(wanted) is not str:
             raise InvalidParams("protocolVersion must be a string", data={"supported": list(HANDSHAKE_VERSIONS)})
@@ -121,10 +122,10 @@ class HandshakeEra:
         if PROGRESS_TOKEN in call.meta and not is_progress_token(call.meta[PROGRESS_TOKEN]):
             raise InvalidParams(PROGRESS_TOKEN_ERROR)
 
-    def add_result_fields(self, call: Call, body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
+    def add_result_fields(self, call: Call, body: JSONObject, *, private: bool = True) -> JSONObject:
         return body
 
-    def add_round_fields(self, call: Call, body: dict[str, Any]) -> dict[str, Any]:
+    def add_round_fields(self, call: Call, body: JSONObject) -> JSONObject:
         return body
 
     def get_http_status(self, problem: MCPError) -> int:

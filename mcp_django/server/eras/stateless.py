@@ -9,6 +9,7 @@ from typing import Any
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
 from mcp_django.protocol.headers import NAMED_PARAMS, check_routing
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.meta import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
@@ -40,7 +41,7 @@ class StatelessEra:
     def __init__(self, server: ServerCore) -> None:
         self._server = server
         info = REVISIONS[STATELESS_VERSIONS[-1]].shape_implementation(call_in_default_language(server.info.to_wire))
-        self._meta: dict[str, Any] = {SERVER_INFO: info}
+        self._meta: JSONObject = {SERVER_INFO: info}
         self._is_offered = Era.STATELESS in server.eras
         # The official SDK falls back to `initialize` if the list has a handshake revision, and gives up on an empty
         # list.
@@ -113,7 +114,7 @@ class StatelessEra:
         if PROGRESS_TOKEN in call.meta and not is_progress_token(call.meta[PROGRESS_TOKEN]):
             raise InvalidParams(PROGRESS_TOKEN_ERROR)
 
-    def add_result_fields(self, call: Call, body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
+    def add_result_fields(self, call: Call, body: JSONObject, *, private: bool = True) -> JSONObject:
         body["resultType"] = COMPLETE
         body["_meta"] = {**body["_meta"], **self._meta} if "_meta" in body else self._meta
         if call.method in call.revision.cacheable:
@@ -123,7 +124,7 @@ class StatelessEra:
             body.setdefault("cacheScope", "private" if private or options.private_lists else "public")
         return body
 
-    def add_round_fields(self, call: Call, body: dict[str, Any]) -> dict[str, Any]:
+    def add_round_fields(self, call: Call, body: JSONObject) -> JSONObject:
         return {**body, "_meta": {**body["_meta"], **self._meta} if "_meta" in body else self._meta}
 
     def get_http_status(self, problem: MCPError) -> int:
@@ -149,4 +150,4 @@ def compute_state_binding(call: Call) -> bytes:
     return hashlib.sha256(jsonrpc.dumps_sorted(get_request_identity(call))).digest()
 
 
-_EMPTY: dict[str, Any] = {}
+_EMPTY: JSONObject = {}

@@ -22,6 +22,7 @@ from mcp_django.protocol.errors import (
     ToolError,
     URLElicitationRequired,
 )
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.background import BackgroundJob
@@ -61,7 +62,7 @@ class HandlerTimeout(Exception):
     """The handler exceeded its time limit."""
 
 
-async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+async def call_tool(call: Call, tool: Tool, arguments: JSONObject) -> JSONObject:
     """Run a tool and return the CallToolResult body.
 
     Returns InputRequired for a round that ends with requests to the client. Raises MCPError and Overloaded only, or is
@@ -106,7 +107,7 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
         return result
 
 
-def build_extension_result(call: Call, result: ExtensionResult) -> dict[str, Any]:
+def build_extension_result(call: Call, result: ExtensionResult) -> JSONObject:
     """Build the body of a result with a type of an extension.
 
     Raises:
@@ -119,7 +120,7 @@ def build_extension_result(call: Call, result: ExtensionResult) -> dict[str, Any
     return {"resultType": result.result_type, **body} if call.revision.result_type else body
 
 
-def _build_error_result(call: Call, tool: Tool, problem: BaseException) -> dict[str, Any] | None:
+def _build_error_result(call: Call, tool: Tool, problem: BaseException) -> JSONObject | None:
     """Return the result that describes an exception to the model; None for an error of the protocol."""
     if isinstance(problem, ArgumentError):
         if not call.revision.argument_errors_in_result:
@@ -137,8 +138,8 @@ def _build_error_result(call: Call, tool: Tool, problem: BaseException) -> dict[
 
 
 async def call_nested_tool(
-    call: Call, tool: Tool, arguments: dict[str, Any], conversation: ClientConversation
-) -> dict[str, Any]:
+    call: Call, tool: Tool, arguments: JSONObject, conversation: ClientConversation
+) -> JSONObject:
     """Run a tool inside the call of another tool, whose conversation it shares.
 
     Returns the CallToolResult body. Raises CallSuspended when the tool waits for another round, MissingClientCapability
@@ -180,9 +181,7 @@ async def read_nested_resource(
     return await _run_within_limits(call, primitive, primitive.handler, values, context)
 
 
-async def delegate_to_tool(
-    context: Context, tool: Tool, arguments: dict[str, Any], *, sets_target: bool = False
-) -> Any:
+async def delegate_to_tool(context: Context, tool: Tool, arguments: JSONObject, *, sets_target: bool = False) -> Any:
     """Run `tool` in place of the running tool, as if the client had called it.
 
     Its permission, checks, guards, timeout and transactions apply. The conversation and the request stay the same. If
@@ -302,7 +301,7 @@ async def _confirm_attempt(
     tool = context.tool
     is_result = context.is_outermost and tool is not None and type(value) is not ExtensionResult
 
-    def build_result() -> dict[str, Any]:
+    def build_result() -> JSONObject:
         assert tool is not None  # see is_result
         return call.revision.shape_call_result(build_tool_result(tool, value))
 

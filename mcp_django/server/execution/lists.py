@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.server.calls.call import Call
@@ -70,8 +71,8 @@ class EncodedResult(NamedTuple):
     It may be possible at the next request, so the page is not cached.
     """
 
-    def decode(self) -> dict[str, Any]:
-        value: dict[str, Any] = jsonrpc.loads(self.raw)
+    def decode(self) -> JSONObject:
+        value: JSONObject = jsonrpc.loads(self.raw)
         return value
 
 
@@ -301,7 +302,7 @@ class PrimitiveLists:
         size = self._server.options.page_size or len(items)
         page = items[start : start + size]
         entries = self._build_entries(page, call.revision)
-        body: dict[str, Any] = {kind.field: entries}
+        body: JSONObject = {kind.field: entries}
 
         digest = ""
         if after is None and call.revision.era is Era.HANDSHAKE:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from mcp_django.protocol.errors import InsufficientScope, InternalError, MCPError
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.call import Call
@@ -22,7 +23,7 @@ logger = get_logger("mcp_django.server")
 
 
 async def check_permission(
-    call: Call, primitive: Primitive, unknown: MCPError, arguments: dict[str, Any] | None = None
+    call: Call, primitive: Primitive, unknown: MCPError, arguments: JSONObject | None = None
 ) -> None:
     """Check that the caller may use the primitive, for a tool with its arguments.
 
@@ -115,7 +116,7 @@ def _is_allowed(check: CallCheck, ctx: Context, key: str) -> bool:
         return False
 
 
-async def _find_scopes(call: Call, tool: Tool, scopes_for: ScopesFor, arguments: dict[str, Any]) -> frozenset[str]:
+async def _find_scopes(call: Call, tool: Tool, scopes_for: ScopesFor, arguments: JSONObject) -> frozenset[str]:
     """Return the scopes that the arguments require.
 
     Invalid arguments require none, because the call rejects them later.

@@ -1,8 +1,9 @@
 """Size limit of results and errors: of tools, resources and prompts."""
 
-from typing import Any, Final
+from typing import Final
 
 from mcp_django.protocol.errors import InternalError
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.server.calls.call import Call
 from mcp_django.server.execution.failures import RESOURCES_READ, TOOLS_CALL
 from mcp_django.server.primitives.results import build_tool_error
@@ -20,7 +21,7 @@ def is_too_large(call: Call, answer: bytes) -> bool:
     return len(answer) > get_max_bytes(call) and call.method in LIMITED_METHODS
 
 
-def build_size_error(call: Call, answer: bytes) -> dict[str, Any]:
+def build_size_error(call: Call, answer: bytes) -> JSONObject:
     """Return the result in place of a tool's answer that is too large.
 
     Raises InternalError for a resource or a prompt.

@@ -12,6 +12,7 @@ from typing import Any
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, MCPError
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.meta import PROGRESS_TOKEN
 from mcp_django.server.calls.call import Call
 from mcp_django.server.calls.outcome import CallRecord
@@ -31,7 +32,7 @@ _MODEL_FIELDS = frozenset({"name", "title", "description", "inputSchema"})
 class Toolbox:
     """The tools of one sampling request."""
 
-    def __init__(self, definitions: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool]) -> None:
+    def __init__(self, definitions: Sequence[JSONMapping], tools: Mapping[str, Tool]) -> None:
         self.definitions = list(definitions)
         """Definitions for the model, in the form of the call's revision."""
         self._tools = tools
@@ -43,7 +44,7 @@ class Toolbox:
         The model does not receive the other tools. Raises ValueError for an unknown or repeated name, TypeError for a
         value that cannot be a tool, and DeclarationError for a function that cannot be a tool.
         """
-        definitions: dict[str, Mapping[str, Any]] = {}
+        definitions: dict[str, JSONMapping] = {}
         tools: dict[str, Tool] = {}
 
         for item in offered:
@@ -66,7 +67,7 @@ class Toolbox:
         """Return True for a plain definition, whose uses the handler must run."""
         return name not in self._tools and any(definition["name"] == name for definition in self.definitions)
 
-    async def run(self, call: Call, use: Mapping[str, Any], scope: str, outer: ClientConversation) -> dict[str, Any]:
+    async def run(self, call: Call, use: JSONMapping, scope: str, outer: ClientConversation) -> JSONObject:
         """Run one use of a tool and return the CallToolResult body.
 
         A tool that the caller may not use is unknown to the model too. `scope` names the use within the `outer`
@@ -125,7 +126,7 @@ class NestedConversation:
             raise
 
 
-def _create_nested_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Call:
+def _create_nested_call(call: Call, tool: Tool, arguments: JSONObject) -> Call:
     """Create the call for the tool, with its own failures and without progress."""
     message = jsonrpc.Request(call.id or 0, "tools/call", {"name": tool.name, "arguments": arguments})
     meta = {key: value for key, value in call.meta.items() if key != PROGRESS_TOKEN}
@@ -167,7 +168,7 @@ def _compile_cached(fn: Callable[..., Any]) -> Tool:
     return build_tool(fn)
 
 
-def _check_definition(definition: Mapping[str, Any] | None) -> str:
+def _check_definition(definition: JSONMapping | None) -> str:
     """Return the name of a definition. Raises ValueError for an invalid definition."""
     name, schema = (definition or {}).get("name"), (definition or {}).get("inputSchema")
     if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.mounting import run_mounted
 from mcp_django.server.composition.provider import find_provided, get_providers, list_provided
@@ -25,7 +26,7 @@ class CompletionRequest(NamedTuple):
     is_prompt: bool
 
 
-async def complete(call: Call) -> dict[str, Any]:
+async def complete(call: Call) -> JSONObject:
     """Complete an argument with its completer, else with a provider.
 
     Without either the result has no values.
@@ -44,7 +45,7 @@ async def complete(call: Call) -> dict[str, Any]:
     return await run_mounted(call, primitive, _run_completion)
 
 
-async def _run_completion(call: Call, primitive: Primitive) -> dict[str, Any]:
+async def _run_completion(call: Call, primitive: Primitive) -> JSONObject:
     request = _parse_request(call.params)
     completer = call.server.registry.completers.get((primitive.key, request.argument))
     if completer is None:
@@ -58,7 +59,7 @@ async def _run_completion(call: Call, primitive: Primitive) -> dict[str, Any]:
 
 async def _complete_by_provider(
     call: Call, primitive: Primitive | None, request: CompletionRequest
-) -> dict[str, Any] | None:
+) -> JSONObject | None:
     """Return the first completion that a provider returns, or None."""
     context, providers = Context(call, primitive), get_providers(call, "completions")
     if not providers:
@@ -70,7 +71,7 @@ async def _complete_by_provider(
     return None if completion is None else build_completion_result(completion)
 
 
-def _parse_request(params: dict[str, Any]) -> CompletionRequest:
+def _parse_request(params: JSONObject) -> CompletionRequest:
     ref, argument, context = params.get("ref"), params.get("argument"), params.get("context", {})
     if type(ref) is not dict or ref.get("type") not in ("ref/prompt", "ref/resource"):
         raise InvalidParams("params.ref must be an object of type ref/prompt or ref/resource")

@@ -5,6 +5,7 @@ from typing import Any
 
 from mcp_django.protocol.errors import InvalidParams, MCPError, MethodNotFound
 from mcp_django.protocol.headers import check_name
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.call import Call
@@ -17,7 +18,7 @@ from mcp_django.server.primitives.results import ExtensionResult
 logger = get_logger("mcp_django.server")
 
 
-def run_method(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
+def run_method(call: Call) -> Coroutine[Any, Any, JSONObject]:
     """Run the extension method that a request names.
 
     The declaration of the extension is checked before the parameters.
@@ -34,7 +35,7 @@ def run_method(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
     return _run(call, method)
 
 
-async def _run(call: Call, method: ExtensionMethod) -> dict[str, Any]:
+async def _run(call: Call, method: ExtensionMethod) -> JSONObject:
     await check_permission(call, method, _unknown(call))
     try:
         values = method.parameters.convert(call.params)
@@ -47,7 +48,7 @@ async def _run(call: Call, method: ExtensionMethod) -> dict[str, Any]:
     return _build_body(method, value)
 
 
-def _build_body(method: ExtensionMethod, value: Any) -> dict[str, Any]:
+def _build_body(method: ExtensionMethod, value: Any) -> JSONObject:
     body = value if method.output is None else method.output.to_structured(value)
     if not isinstance(body, Mapping):
         raise TypeError(f"{method.source} must return a JSON object, not {type(body).__name__}")

@@ -4,6 +4,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import STATELESS_VERSIONS
 from mcp_django.protocol.types import LOG_LEVELS
@@ -14,7 +15,7 @@ from mcp_django.server.calls.log_sanitizer import sanitize_label
 logger = get_logger("mcp_django.server")
 
 
-async def initialize(call: Call) -> dict[str, Any]:
+async def initialize(call: Call) -> JSONObject:
     """Open a session if the server has sessions, and return the negotiated terms.
 
     See basic/lifecycle.
@@ -32,7 +33,7 @@ async def initialize(call: Call) -> dict[str, Any]:
     # Without a session the server cannot send notifications and cannot store a log level.
     streams = call.connection.supports_streaming and server.options.require_session
 
-    body: dict[str, Any] = {
+    body: JSONObject = {
         "protocolVersion": call.revision.version,
         "capabilities": server.capabilities(call.revision, streams=streams),
         "serverInfo": call.revision.shape_implementation(call_in_default_language(server.info.to_wire)),
@@ -43,12 +44,12 @@ async def initialize(call: Call) -> dict[str, Any]:
     return body
 
 
-def ping(call: Call) -> dict[str, Any]:
+def ping(call: Call) -> JSONObject:
     """Return an empty object (basic/utilities/ping)."""
     return {}
 
 
-def discover(call: Call) -> dict[str, Any] | Coroutine[Any, Any, dict[str, Any]]:
+def discover(call: Call) -> JSONObject | Coroutine[Any, Any, JSONObject]:
     """Return the supported versions and capabilities (server/discover).
 
     Only versions of the stateless era are listed.
@@ -60,7 +61,7 @@ def discover(call: Call) -> dict[str, Any] | Coroutine[Any, Any, dict[str, Any]]
     return _build_discovery(call, instructions, is_private=False)
 
 
-async def _discover_with_instructions(call: Call) -> dict[str, Any]:
+async def _discover_with_instructions(call: Call) -> JSONObject:
     return _build_discovery(call, await _build_instructions(call), is_private=True)
 
 
@@ -74,10 +75,10 @@ async def _build_instructions(call: Call) -> str | None:
     return "\n\n".join(paragraphs) or None
 
 
-def _build_discovery(call: Call, instructions: str | None, *, is_private: bool) -> dict[str, Any]:
+def _build_discovery(call: Call, instructions: str | None, *, is_private: bool) -> JSONObject:
     server = call.server
     capabilities = server.capabilities(call.revision, streams=call.connection.supports_streaming)
-    body: dict[str, Any] = {"supportedVersions": list(STATELESS_VERSIONS), "capabilities": capabilities}
+    body: JSONObject = {"supportedVersions": list(STATELESS_VERSIONS), "capabilities": capabilities}
     if instructions:
         body["instructions"] = instructions
     body = call.era.add_result_fields(call, body, private=is_private)
@@ -117,7 +118,7 @@ async def handle_cancelled(call: Call) -> None:
         in_flight[id].cancel()
 
 
-async def set_level(call: Call) -> dict[str, Any]:
+async def set_level(call: Call) -> JSONObject:
     """Set the session's log level (server/utilities/logging). Returns an empty object."""
     session = call.session
     if not call.connection.supports_streaming:

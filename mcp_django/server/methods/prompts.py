@@ -1,8 +1,9 @@
 """The methods `prompts/list` and `prompts/get` (server/prompts)."""
 
-from typing import Any, cast
+from typing import cast
 
 from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.mounting import run_mounted
@@ -15,7 +16,7 @@ from mcp_django.server.primitives.base import Primitive, Prompt
 from mcp_django.server.primitives.results import build_prompt_result
 
 
-async def get_prompt(call: Call) -> dict[str, Any]:
+async def get_prompt(call: Call) -> JSONObject:
     """Run a prompt. Its arguments are strings, converted to the annotated types."""
     name, arguments = call.params.get("name"), call.params.get("arguments", {})
     if type(name) is not str:
@@ -32,7 +33,7 @@ async def get_prompt(call: Call) -> dict[str, Any]:
     return await run_mounted(call, prompt, _run_prompt)
 
 
-async def _run_prompt(call: Call, primitive: Primitive) -> dict[str, Any]:
+async def _run_prompt(call: Call, primitive: Primitive) -> JSONObject:
     prompt = cast(Prompt, primitive)
     try:
         values = prompt.parameters.convert(call.params.get("arguments", {}))

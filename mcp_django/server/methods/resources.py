@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from mcp_django.protocol.content import BlobResourceContents, ResourceContents, TextResourceContents
 from mcp_django.protocol.errors import InvalidParams, NotFound, ResourceNotFound
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.schema import ArgumentError
 from mcp_django.server.calls.call import Call
@@ -23,7 +24,7 @@ from mcp_django.server.primitives.base import Primitive, Resource, ResourceTempl
 from mcp_django.server.primitives.results import build_read_result
 
 
-async def read_resource(call: Call) -> dict[str, Any]:
+async def read_resource(call: Call) -> JSONObject:
     """Read a resource.
 
     Registered resources precede templates, templates precede providers.
@@ -35,7 +36,7 @@ async def read_resource(call: Call) -> dict[str, Any]:
     return await run_mounted(call, primitive, functools.partial(_run_resource, values))
 
 
-async def _run_resource(values: dict[str, Any], call: Call, primitive: Primitive) -> dict[str, Any]:
+async def _run_resource(values: dict[str, Any], call: Call, primitive: Primitive) -> JSONObject:
     uri, resource = call.params["uri"], cast(Resource | ResourceTemplate, primitive)
     value = await run_primitive(call, resource, dict(values))
     if type(value) is InputRequired:
@@ -139,7 +140,7 @@ async def read_contents(uri: str, context: Context) -> list[ResourceContents]:
     return [_build_contents(wire) for wire in build_read_result(uri, primitive.mime_type, value)["contents"]]
 
 
-def _build_contents(wire: dict[str, Any]) -> ResourceContents:
+def _build_contents(wire: JSONObject) -> ResourceContents:
     uri, mime_type, meta = wire["uri"], wire.get("mimeType"), wire.get("_meta")
     if "text" in wire:
         return TextResourceContents(wire["text"], uri, mime_type, meta)

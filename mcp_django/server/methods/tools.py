@@ -6,6 +6,7 @@ from typing import Any, cast
 from mcp_django.protocol.client_habits import ADDED_ARGUMENTS, remove_added_arguments
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound
 from mcp_django.protocol.headers import check_params
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.mounting import run_mounted
@@ -28,7 +29,7 @@ class UnknownTool(InvalidParams):
         super().__init__(f"Unknown tool: {name[:128]}")
 
 
-def handle_call(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
+def handle_call(call: Call) -> Coroutine[Any, Any, JSONObject]:
     """Find a registered tool at once and start the call.
 
     Permission, headers and arguments are checked in the task of the call, except for headers of an unrestricted tool.
@@ -55,7 +56,7 @@ def handle_call(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
     return _intercept_and_call(call, tool, arguments)
 
 
-async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: dict[str, Any]) -> dict[str, Any]:
+async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: JSONObject) -> JSONObject:
     """Call a tool of a provider, or one whose use is restricted."""
     if tool is None:
         tool = await run_provider(Context(call), lambda: find_provided_tool(call, name))
@@ -73,7 +74,7 @@ async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: di
     return await _intercept_and_call(call, tool, arguments)
 
 
-def _intercept_and_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:
+def _intercept_and_call(call: Call, tool: Tool, arguments: JSONObject) -> Coroutine[Any, Any, JSONObject]:
     """Call a permitted tool through the extensions of the server."""
     interceptors = call.server.extensions.interceptors
     if interceptors and not call.record.is_continued:
@@ -85,13 +86,13 @@ def _intercept_and_call(call: Call, tool: Tool, arguments: dict[str, Any]) -> Co
     return _call_own(call, tool, arguments)
 
 
-def _call_own(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:
+def _call_own(call: Call, tool: Tool, arguments: JSONObject) -> Coroutine[Any, Any, JSONObject]:
     """Call a tool in the view and the middleware of the server that declares it."""
     mounted = tool.mount_origin
     if mounted is None or (tool.is_direct and mounted.mount.is_transparent):
         return call_tool(call, tool, arguments)
 
-    async def run(inner: Call, own: Primitive) -> dict[str, Any]:
+    async def run(inner: Call, own: Primitive) -> JSONObject:
         called = cast(Tool, own)
         # The middleware of the server may have changed the arguments.
         return await call_tool(inner, called, _remove_added_arguments(called, inner.params.get("arguments", {})))
@@ -109,13 +110,13 @@ def _check_task_support(call: Call, tool: Tool) -> None:
         raise MethodNotFound(f"The tool {tool.name} does not run as a task; send the call without params.task")
 
 
-def _remove_added_arguments(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+def _remove_added_arguments(tool: Tool, arguments: JSONObject) -> JSONObject:
     if ADDED_ARGUMENTS.isdisjoint(arguments):
         return arguments
     return remove_added_arguments(arguments, tool.parameters.schema.get("properties", {}))
 
 
-def _check_headers(call: Call, tool: Tool, arguments: dict[str, Any]) -> None:
+def _check_headers(call: Call, tool: Tool, arguments: JSONObject) -> None:
     """Check mirrored header parameters, in the stateless era only.
 
     See basic/transports/streamable-http, custom headers.
@@ -125,4 +126,4 @@ def _check_headers(call: Call, tool: Tool, arguments: dict[str, Any]) -> None:
         check_params(headers, tool.parameters.header_params, arguments)
 
 
-_EMPTY: dict[str, Any] = {}
+_EMPTY: JSONObject = {}

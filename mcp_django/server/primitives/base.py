@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from mcp_django.protocol.headers import HeaderParam
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.meta import TAGS_KEY
 from mcp_django.protocol.revisions import Revision
 from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
@@ -21,7 +22,7 @@ from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.task_options import TaskOptions
 from mcp_django.server.primitives.ui_options import UIOptions, convert_app_uris
 
-ScopesFor = Callable[[dict[str, Any]], Any]
+ScopesFor = Callable[[JSONObject], Any]
 """Function that returns scopes, or an awaitable of scopes."""
 STRICT: Final = "strict"
 Confirmation = bool | Literal["strict"]
@@ -91,7 +92,7 @@ class Primitive(ABC):
     description: str | None = None
     icons: Sequence[Icon] = ()
     tags: Sequence[str] = ()
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: JSONMapping = field(default_factory=dict)
     permission: Permission | None = None
     """Django permission (`"app.codename"`), several, or a function of the principal.
 
@@ -143,14 +144,14 @@ class Primitive(ABC):
         return bool(self.guards or self.interceptors or self.exception_handlers)
 
     @cached_property
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> JSONObject:
         """Complete list entry; a revision omits the members it does not define."""
         return call_in_default_language(self._wire)
 
     @abstractmethod
-    def _wire(self) -> dict[str, Any]: ...
+    def _wire(self) -> JSONObject: ...
 
-    def _common(self, **members: Any) -> dict[str, Any]:
+    def _common(self, **members: Any) -> JSONObject:
         """Return the members of all primitives and `members`, without those that are None."""
         meta = {**self.meta, **({TAGS_KEY: list(self.tags)} if self.tags else {})}
         entry = {
@@ -164,7 +165,7 @@ class Primitive(ABC):
         return {name: value for name, value in entry.items() if value is not None}
 
     @abstractmethod
-    def to_list_entry(self, revision: Revision) -> dict[str, Any]:
+    def to_list_entry(self, revision: Revision) -> JSONObject:
         """Return the list entry in the form of `revision`."""
 
 
@@ -172,17 +173,17 @@ class ToolParameters(Protocol):
     """Arguments of a tool: `schema.CompiledParameters`, or a lazy object."""
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JSONObject:
         """JSON Schema for clients; its root is an object."""
 
     @property
     def header_params(self) -> tuple[HeaderParam, ...]:
         """Arguments that are mirrored into request headers."""
 
-    def check(self, arguments: dict[str, Any]) -> None:
+    def check(self, arguments: JSONObject) -> None:
         """Check JSON arguments against the schema. Raises ArgumentError."""
 
-    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def convert(self, arguments: JSONObject) -> dict[str, Any]:
         """Return checked arguments as new keyword arguments. Raises ArgumentError."""
 
 
@@ -190,7 +191,7 @@ class ToolOutput(Protocol):
     """Structured result of a tool: `schema.CompiledOutput`, or a lazy object."""
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JSONObject:
         """JSON Schema for clients; its root is an object."""
 
     @property
@@ -236,12 +237,12 @@ class Tool(Primitive):
         """Arguments that HTTP clients mirror into `Mcp-Param-*` headers."""
         return self.parameters.header_params
 
-    def get_converted_uris(self, convert: Callable[[str], str]) -> dict[str, Any]:
+    def get_converted_uris(self, convert: Callable[[str], str]) -> JSONObject:
         """Return the fields with URIs of its page, in the form of a server that mounts it."""
         return {"meta": convert_app_uris(self.meta, convert)} if self.meta else {}
 
     @cached_property
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> JSONObject:
         """Complete list entry, with schemas that all clients take."""
         entry = call_in_default_language(self._wire)
         schemas = {"inputSchema": build_portable_input(entry["inputSchema"])}
@@ -249,14 +250,14 @@ class Tool(Primitive):
             schemas["outputSchema"] = build_portable_output(entry["outputSchema"])
         return {**entry, **schemas}
 
-    def _wire(self) -> dict[str, Any]:
+    def _wire(self) -> JSONObject:
         return self._common(
             inputSchema=self.parameters.schema,
             outputSchema=None if self.output is None else self.output.schema,
             annotations=None if self.annotations is None else self.annotations.to_wire(),
         )
 
-    def to_list_entry(self, revision: Revision) -> dict[str, Any]:
+    def to_list_entry(self, revision: Revision) -> JSONObject:
         return revision.shape_tool(self.wire)
 
 
@@ -288,14 +289,14 @@ class Resource(Primitive):
     def key(self) -> str:
         return self.uri
 
-    def _wire(self) -> dict[str, Any]:
+    def _wire(self) -> JSONObject:
         annotations = None if self.annotations is None else self.annotations.to_wire()
         return {
             "uri": self.uri,
             **self._common(mimeType=self.mime_type, size=self.size, annotations=annotations),
         }
 
-    def to_list_entry(self, revision: Revision) -> dict[str, Any]:
+    def to_list_entry(self, revision: Revision) -> JSONObject:
         return revision.shape_resource(self.wire)
 
 
@@ -306,7 +307,7 @@ class ResourceTemplate(Primitive):
     kind: ClassVar[str] = "template"
 
     template: UriTemplate
-    convert: Callable[[dict[str, Any]], dict[str, Any]]
+    convert: Callable[[JSONObject], JSONObject]
     """Conversion of the variables to keyword arguments. Raises ArgumentError."""
     mime_type: str | None = None
     annotations: Annotations | None = None
@@ -320,11 +321,11 @@ class ResourceTemplate(Primitive):
     def key(self) -> str:
         return self.template.text
 
-    def _wire(self) -> dict[str, Any]:
+    def _wire(self) -> JSONObject:
         annotations = None if self.annotations is None else self.annotations.to_wire()
         return {"uriTemplate": self.template.text, **self._common(mimeType=self.mime_type, annotations=annotations)}
 
-    def to_list_entry(self, revision: Revision) -> dict[str, Any]:
+    def to_list_entry(self, revision: Revision) -> JSONObject:
         return revision.shape_template(self.wire)
 
 
@@ -332,10 +333,10 @@ class TextParameters(Protocol):
     """Arguments of a prompt."""
 
     @property
-    def arguments(self) -> list[dict[str, Any]]:
+    def arguments(self) -> list[JSONObject]:
         """Entries of the arguments in the list."""
 
-    def convert(self, values: dict[str, Any]) -> dict[str, Any]:
+    def convert(self, values: JSONObject) -> dict[str, Any]:
         """Convert texts to keyword arguments. Raises ArgumentError."""
 
 
@@ -347,10 +348,10 @@ class Prompt(Primitive):
 
     parameters: TextParameters
 
-    def _wire(self) -> dict[str, Any]:
+    def _wire(self) -> JSONObject:
         return self._common(arguments=self.parameters.arguments or None)
 
-    def to_list_entry(self, revision: Revision) -> dict[str, Any]:
+    def to_list_entry(self, revision: Revision) -> JSONObject:
         return revision.shape_prompt(self.wire)
 
 
@@ -417,7 +418,7 @@ class MountView(Protocol):
 
     def view_call(self, call: Any) -> Any: ...
 
-    def to_host_uris(self, body: dict[str, Any]) -> dict[str, Any]: ...
+    def to_host_uris(self, body: JSONObject) -> JSONObject: ...
 
     def to_host_uri(self, uri: str) -> str: ...
 

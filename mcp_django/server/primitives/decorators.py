@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, get_origin, get_type_hints, overload
 
 from mcp_django.protocol.content import is_content_type
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.meta import is_valid_key
 from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate, quote_non_ascii
@@ -61,7 +62,7 @@ class PrimitiveOptions(TypedDict, total=False):
     description: str
     icons: Sequence[Icon]
     tags: Sequence[str]
-    meta: Mapping[str, Any]
+    meta: JSONMapping
     permission: Permission
     scopes: Sequence[str]
     timeout: float | None
@@ -75,8 +76,8 @@ class PrimitiveOptions(TypedDict, total=False):
 class ToolOptions(PrimitiveOptions, total=False):
     """Options of `@tool`, without the name."""
 
-    annotations: ToolAnnotations | Mapping[str, Any]
-    input_schema: dict[str, Any]
+    annotations: ToolAnnotations | JSONMapping
+    input_schema: JSONObject
     output_schema: Any
     single_use_state: bool
     scopes_for: ScopesFor
@@ -376,7 +377,7 @@ def parse_max_result(declared: Any, max_result: int | None) -> int | None:
     )
 
 
-def parse_hooks(options: Mapping[str, Any], where: str) -> dict[str, Any]:
+def parse_hooks(options: Mapping[str, Any], where: str) -> JSONObject:
     """Validate the hooks of a declaration. Raises DeclarationError.
 
     Classes are refused: calling one creates an instance instead of checking, so every caller would pass.
@@ -444,11 +445,9 @@ def check_option_names(label: str, options: Mapping[str, Any], kind: type[Any]) 
         raise DeclarationError(f"{label}: unknown option {name!r}{describe_close_match(name, known)}")
 
 
-def build_common_options(
-    fn: Callable[..., Any], options: PrimitiveOptions, kind: type[PrimitiveOptions]
-) -> dict[str, Any]:
+def build_common_options(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[PrimitiveOptions]) -> JSONObject:
     """Return the validated options that all primitives have, as fields. Raises DeclarationError."""
-    given: dict[str, Any] = dict(options)
+    given: JSONObject = dict(options)
     check_option_names(describe_source(fn), given, kind)
     for name in ("icons", "tags", "scopes"):
         # A string is also a sequence, of its letters.
@@ -460,7 +459,7 @@ def build_common_options(
                 f"{describe_source(fn)}: {key!r} is not a valid key for meta; write it like 'example.com/key'"
             )
 
-    common: dict[str, Any] = {key: given[key] for key in ("title", "permission") if key in given}
+    common: JSONObject = {key: given[key] for key in ("title", "permission") if key in given}
     common["timeout"] = parse_timeout(fn, given.get("timeout"))
     common |= {key: tuple(given.get(key, ())) for key in ("icons", "tags", "scopes")}
     common |= parse_hooks(given, describe_source(fn))

@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from weakref import WeakSet
 
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import ConflictError, DeclarationError, call_in_default_language, convert_failures
 from mcp_django.server.primitives.base import Completer, Primitive, Prompt, Resource, ResourceTemplate, Tool
@@ -245,7 +246,7 @@ class Registry:
         for toolset in self.toolsets:
             yield from toolset._get_unlisted()
 
-    def match(self, uri: str) -> tuple[ResourceTemplate, dict[str, Any]] | None:
+    def match(self, uri: str) -> tuple[ResourceTemplate, JSONObject] | None:
         """Return the first template that matches `uri`, with its variables."""
         for template in self.templates.sorted():
             values = template.template.match(uri)

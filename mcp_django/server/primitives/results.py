@@ -6,7 +6,7 @@ omits the members it does not define.
 """
 
 import base64
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import NoneType
@@ -22,6 +22,7 @@ from mcp_django.protocol.content import (
     is_content,
 )
 from mcp_django.protocol.errors import ToolError
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.schema import is_lazy, to_json
 from mcp_django.server.primitives.base import Completion, Prompt, Tool
 
@@ -46,7 +47,7 @@ class ToolResult:
     """Structured content; checked against the tool's output schema, if any."""
     is_error: bool = False
     """True if the tool failed in a way that the model can correct."""
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: JSONMapping = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class ResourceResult:
     """Result with several contents, contents with a `_meta`, or contents that clients may cache."""
 
     contents: Sequence[Any]
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: JSONMapping = field(default_factory=dict)
     ttl: float = 0.0
     """Seconds for which clients may cache the result (stateless era)."""
     is_public: bool = False
@@ -67,7 +68,7 @@ class PromptResult:
 
     messages: Any
     description: str | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: JSONMapping = field(default_factory=dict)
 
 
 class ToolStream(Generic[T]):
@@ -107,14 +108,14 @@ class ToolStream(Generic[T]):
         self.limit = limit
 
 
-class RelayedResult(dict[str, Any]):
+class RelayedResult(JSONObject):
     """Wire form of a result that another server built and the proxy has checked.
 
     It is not built again. The revision omits the members it does not define.
     """
 
 
-class ExtensionResult(dict[str, Any]):
+class ExtensionResult(JSONObject):
     """Body of a result with a type of an extension, in place of a tool's or method's own result.
 
     `ExtensionResult("task", taskId=..., status="working")` is sent with `resultType: "task"`. The handshake era has no
@@ -126,7 +127,7 @@ class ExtensionResult(dict[str, Any]):
         self.result_type = result_type
 
 
-def build_tool_result(tool: Tool, value: Any) -> dict[str, Any]:
+def build_tool_result(tool: Tool, value: Any) -> JSONObject:
     """Build a CallToolResult. Raises OutputError if the value does not fit the schema."""
     output = tool.output
     if type(value) is ToolResult:
@@ -144,8 +145,8 @@ def _text(value: Any) -> str:
     return value if type(value) is str else jsonrpc.dumps(value).decode()
 
 
-def _build_explicit_result(tool: Tool, result: ToolResult) -> dict[str, Any]:
-    body: dict[str, Any] = {"content": to_blocks(result.content), "isError": result.is_error}
+def _build_explicit_result(tool: Tool, result: ToolResult) -> JSONObject:
+    body: JSONObject = {"content": to_blocks(result.content), "isError": result.is_error}
     if result.structured is not None or (tool.output is not None and not result.is_error):
         structured = to_json(result.structured) if tool.output is None else tool.output.to_structured(result.structured)
         body["structuredContent"] = structured
@@ -158,15 +159,15 @@ def _build_explicit_result(tool: Tool, result: ToolResult) -> dict[str, Any]:
     return body
 
 
-def build_tool_error(problem: str | ToolError) -> dict[str, Any]:
+def build_tool_error(problem: str | ToolError) -> JSONObject:
     """Build a CallToolResult that describes an error to the model."""
-    body: dict[str, Any] = {"content": [{"type": "text", "text": str(problem) or "The tool failed"}], "isError": True}
+    body: JSONObject = {"content": [{"type": "text", "text": str(problem) or "The tool failed"}], "isError": True}
     if isinstance(problem, ToolError) and problem.meta:
         body["_meta"] = dict(problem.meta)
     return body
 
 
-def to_blocks(value: Any) -> list[dict[str, Any]]:
+def to_blocks(value: Any) -> list[JSONObject]:
     """Convert a value to content blocks, a list with content to one block per item."""
     if value is None:
         return []
@@ -179,12 +180,12 @@ def _is_block(value: Any) -> bool:
     return is_content(value) or isinstance(value, bytes) or _find_image(value) is not None
 
 
-def to_block(value: Any) -> dict[str, Any]:
+def to_block(value: Any) -> JSONObject:
     """Convert a value to one content block."""
     if isinstance(value, str) or is_lazy(value):
         return {"type": "text", "text": str(value)}
     if is_content(value):
-        wire: dict[str, Any] = value.to_wire()
+        wire: JSONObject = value.to_wire()
         return wire
     if isinstance(value, bytes | bytearray | memoryview):
         resource = BlobResourceContents(bytes(value), uri="data:application/octet-stream", mime_type=BLOB_MIME_TYPE)
@@ -210,11 +211,11 @@ def _find_image(value: Any) -> ImageContent | None:
     return None
 
 
-def build_read_result(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
+def build_read_result(uri: str, mime_type: str | None, value: Any) -> JSONObject:
     """Build a ReadResourceResult; contents without a URI get the requested one."""
     if type(value) is RelayedResult:
         return value
-    meta: Mapping[str, Any] = {}
+    meta: JSONMapping = {}
     cache: dict[str, Any] = {}
     if isinstance(value, ResourceResult):
         meta, items = value.meta, list(value.contents)
@@ -227,7 +228,7 @@ def build_read_result(uri: str, mime_type: str | None, value: Any) -> dict[str, 
     else:
         items = [value]
 
-    body: dict[str, Any] = {"contents": [_build_contents(uri, mime_type, item) for item in items], **cache}
+    body: JSONObject = {"contents": [_build_contents(uri, mime_type, item) for item in items], **cache}
     if meta:
         body["_meta"] = dict(meta)
     return body
@@ -237,31 +238,31 @@ def _is_contents(value: Any) -> bool:
     return isinstance(value, TextResourceContents | BlobResourceContents)
 
 
-def _build_contents(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
+def _build_contents(uri: str, mime_type: str | None, value: Any) -> JSONObject:
     if isinstance(value, str) or is_lazy(value):
         value = TextResourceContents(str(value), mime_type=mime_type or "text/plain")
     elif isinstance(value, bytes | bytearray | memoryview):
         value = BlobResourceContents(bytes(value), mime_type=mime_type or BLOB_MIME_TYPE)
     elif not _is_contents(value):
         value = TextResourceContents(jsonrpc.dumps(to_json(value)).decode(), mime_type=mime_type or JSON_MIME_TYPE)
-    wire: dict[str, Any] = value.to_wire()
+    wire: JSONObject = value.to_wire()
     wire.setdefault("uri", uri)
     if mime_type is not None:
         wire.setdefault("mimeType", mime_type)
     return wire
 
 
-def build_prompt_result(prompt: Prompt, value: Any) -> dict[str, Any]:
+def build_prompt_result(prompt: Prompt, value: Any) -> JSONObject:
     """Build a GetPromptResult."""
     if type(value) is RelayedResult:
         return value
     description: Any = prompt.description
-    meta: Mapping[str, Any] = {}
+    meta: JSONMapping = {}
     if isinstance(value, PromptResult):
         description, meta, value = value.description or description, value.meta, value.messages
     items = list(value) if isinstance(value, list | tuple) else [value]
 
-    body: dict[str, Any] = {"messages": [_build_message(item) for item in items]}
+    body: JSONObject = {"messages": [_build_message(item) for item in items]}
     if description is not None:
         body["description"] = str(description)
     if meta:
@@ -269,13 +270,13 @@ def build_prompt_result(prompt: Prompt, value: Any) -> dict[str, Any]:
     return body
 
 
-def _build_message(value: Any) -> dict[str, Any]:
+def _build_message(value: Any) -> JSONObject:
     if isinstance(value, PromptMessage):
         return value.to_wire()
     return {"role": "user", "content": to_block(value)}
 
 
-def build_completion_result(value: Any) -> dict[str, Any]:
+def build_completion_result(value: Any) -> JSONObject:
     """Build a CompleteResult. Raises TypeError unless the value is a list of strings.
 
     Of an iterator, which may be endless, no more values are taken than are sent.
@@ -299,7 +300,7 @@ def build_completion_result(value: Any) -> dict[str, Any]:
     if wrong is not None:
         raise TypeError(f"a completion must be a list of strings; one item is {type(wrong).__name__}")
     is_truncated = len(values) > MAX_COMPLETION_VALUES or len(completion.values) > MAX_COMPLETION_VALUES
-    body: dict[str, Any] = {"values": values[:MAX_COMPLETION_VALUES]}
+    body: JSONObject = {"values": values[:MAX_COMPLETION_VALUES]}
     total = completion.total if completion.total is not None else (len(completion.values) if is_truncated else None)
     if total is not None:
         body["total"] = total

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.schema import DeclarationError
 from mcp_django.server.injection.handler import describe_source
 
@@ -67,7 +68,7 @@ def list_app_uris(meta: Any) -> list[str]:
     return [uri for uri in links if isinstance(uri, str)]
 
 
-def remove_app_uris(meta: Mapping[str, Any]) -> dict[str, Any]:
+def remove_app_uris(meta: JSONMapping) -> JSONObject:
     """Return the `_meta` of a tool without links to pages, in both forms."""
     kept = {key: value for key, value in meta.items() if key != "ui/resourceUri"}
     ui = kept.get("ui")
@@ -76,7 +77,7 @@ def remove_app_uris(meta: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def convert_app_uris(meta: Mapping[str, Any], convert: Callable[[str], str]) -> dict[str, Any]:
+def convert_app_uris(meta: JSONMapping, convert: Callable[[str], str]) -> JSONObject:
     """Return the `_meta` of a tool with converted URIs of its page. `convert` may raise DeclarationError.
 
     A link that is no text is left out.

@@ -1,9 +1,10 @@
 """Subscription filters: requested changes, matching subscribers, read permission."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from mcp_django.protocol.errors import InvalidParams, MCPError
+from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.server.calls.call import Call
@@ -40,7 +41,7 @@ class SubscriptionFilter(NamedTuple):
     """Keys in the members of extensions."""
 
     @classmethod
-    def parse(cls, params: dict[str, Any], *, max_uris: int, fields: Iterable[str] = ()) -> "SubscriptionFilter":
+    def parse(cls, params: JSONObject, *, max_uris: int, fields: Iterable[str] = ()) -> "SubscriptionFilter":
         """Parse the filter of a request, ignoring unknown members. Raises InvalidParams.
 
         `fields` are the members of extensions. `max_uris` limits each array.
@@ -56,9 +57,9 @@ class SubscriptionFilter(NamedTuple):
         lists = tuple(kind for kind, name in FILTER_FIELDS.items() if given.get(name))
         return cls(lists, tuple(uris), tuple(keys))
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_wire(self) -> JSONObject:
         """Return the filter in wire form."""
-        wire: dict[str, Any] = {FILTER_FIELDS[kind]: True for kind in self.lists}
+        wire: JSONObject = {FILTER_FIELDS[kind]: True for kind in self.lists}
         if self.uris:
             wire[URIS_FIELD] = list(self.uris)
         for field, key in self.keys:
@@ -66,7 +67,7 @@ class SubscriptionFilter(NamedTuple):
         return wire
 
 
-def _parse_strings(given: dict[str, Any], field: str, limit: int) -> list[str]:
+def _parse_strings(given: JSONObject, field: str, limit: int) -> list[str]:
     """Return the distinct strings of a member of a filter. Raises InvalidParams."""
     strings = given.get(field, [])
     if type(strings) is not list or not all(type(one) is str for one in strings):
@@ -107,7 +108,7 @@ class ResourceUpdate(NamedTuple):
         )
 
 
-def is_relevant(payload: Mapping[str, Any], principal: Principal) -> bool:
+def is_relevant(payload: JSONMapping, principal: Principal) -> bool:
     """Return True if the change is visible to `principal`.
 
     A change of a user's permissions affects only that user's lists. A change of a resource may affect only its `owner`.
@@ -132,7 +133,7 @@ def is_public(server: ServerCore, uri: str) -> bool:
     return resource is not None and not resource.check_exists and not server.authorizer.is_restricted(resource)
 
 
-async def read_extension_key(call: Call, key: ExtensionKey) -> dict[str, Any] | None:
+async def read_extension_key(call: Call, key: ExtensionKey) -> JSONObject | None:
     """Return the params of the notification about a key, or None if the caller may not follow it.
 
     A failed check counts as None. Raises Overloaded.
@@ -140,7 +141,7 @@ async def read_extension_key(call: Call, key: ExtensionKey) -> dict[str, Any] | 
     subscription = call.server.extensions.subscriptions[key.field]
     try:
         await check_permission(call, subscription, InvalidParams("Unknown key"))
-        params: dict[str, Any] | None = await run_primitive(call, subscription, {"key": key.key})
+        params: JSONObject | None = await run_primitive(call, subscription, {"key": key.key})
         return params
     except MCPError:
         return None

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import start_task, start_timer
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.meta import SUBSCRIPTION_ID
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.log_sanitizer import sanitize_label
@@ -262,7 +263,7 @@ class Subscription:
             return [self._answer]
         return [self._answer, jsonrpc.notification("notifications/cancelled", {"requestId": self.id})]
 
-    def _notification(self, method: str, params: dict[str, Any]) -> bytes:
+    def _notification(self, method: str, params: JSONObject) -> bytes:
         return jsonrpc.notification(method, {"_meta": {SUBSCRIPTION_ID: self.id}, **params})
 
     def _wake_transport(self) -> None:
@@ -429,7 +430,7 @@ def _remove_listener(listener: "asyncio.Task[Callable[[], None]]") -> None:
         listener.result()()
 
 
-_EMPTY: dict[str, Any] = {}
+_EMPTY: JSONObject = {}
 _NULL_OUTBOX = Outbox(interactive=False)
 
 
@@ -450,7 +451,7 @@ def _strip_call(call: Call) -> Call:
     )
 
 
-def _shorten_client_info(call: Call) -> dict[str, Any]:
+def _shorten_client_info(call: Call) -> JSONObject:
     """Return the name and version of the client, in a dict that streams of equal clients share."""
     info = call.client_info
     name, version = (text if isinstance(text := info.get(key), str) else "" for key in ("name", "version"))
@@ -458,5 +459,5 @@ def _shorten_client_info(call: Call) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def _build_client_info(name: str, version: str) -> dict[str, Any]:
+def _build_client_info(name: str, version: str) -> JSONObject:
     return {"name": name, "version": version}

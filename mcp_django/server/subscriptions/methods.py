@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError, MethodNotFound, ResourceNotFound
+from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.meta import SUBSCRIPTION_ID
 from mcp_django.server.calls.call import Call
 from mcp_django.server.composition.extension import Extension
@@ -20,7 +21,7 @@ from mcp_django.server.primitives.base import Resource, ResourceTemplate
 from mcp_django.server.subscriptions.filter import SubscriptionFilter
 
 
-def listen(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
+def listen(call: Call) -> Coroutine[Any, Any, JSONObject]:
     """Open a stream of changes.
 
     The returned body is the response that ends the stream. The transport takes the stream from the connection.
@@ -51,7 +52,7 @@ def _find_extensions(call: Call) -> dict[str, Extension]:
     }
 
 
-async def _open_stream(call: Call, filter: SubscriptionFilter) -> dict[str, Any]:
+async def _open_stream(call: Call, filter: SubscriptionFilter) -> JSONObject:
     connection, id = call.connection, call.id
     assert id is not None  # notifications are never dispatched here
     if connection.subscriptions is None:
@@ -62,7 +63,7 @@ async def _open_stream(call: Call, filter: SubscriptionFilter) -> dict[str, Any]
     return {"_meta": {SUBSCRIPTION_ID: id}}
 
 
-async def subscribe(call: Call) -> dict[str, Any]:
+async def subscribe(call: Call) -> JSONObject:
     """Subscribe the session to changes of a resource. Returns an empty object."""
     uri = _check_offered(call)
     primitive, values = await find_resource(call, uri)
@@ -83,7 +84,7 @@ async def _check_exists(call: Call, primitive: Resource | ResourceTemplate, valu
         raise InternalError(str(translate_failure(call, f"{primitive.kind} {primitive.key!r}", problem))) from None
 
 
-async def unsubscribe(call: Call) -> dict[str, Any]:
+async def unsubscribe(call: Call) -> JSONObject:
     """Unsubscribe the session. A missing subscription or resource is ignored."""
     uri = _check_offered(call)
     assert call.server.change_feed is not None  # checked by `_check_offered`
