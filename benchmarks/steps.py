@@ -164,7 +164,7 @@ def _inside(call: Call) -> list[Step]:
 
     return [
         ("dispatch to a coroutine", dispatched),
-        ("lease in and out", lambda: server.executor.acquire_lease().close()),
+        ("lease in and out", lambda: server.ports.executor.acquire_lease().close()),
         ("check and convert the arguments", checked),
         ("result", lambda: build_tool_result(tool, 100_008)),
         ("check, convert, run, result", lambda: drive(call_tool(call, tool, arguments))),

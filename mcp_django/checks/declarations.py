@@ -83,7 +83,8 @@ def check_composition() -> Iterator[CheckMessage]:
             text = f'The server "{alias}" cannot be composed: {problem}'
             yield Error(text, hint=hint, id="mcp_django.E060")
             continue
-        for part in (*server.extensions.extensions, *server.providers):
+        parts: tuple[Extension | Provider, ...] = (*server.extensions.extensions, *server.providers)
+        for part in parts:
             yield from _run_check(alias, part)
         if isinstance(server.registry, CombinedRegistry):
             for one in server.registry.problems:

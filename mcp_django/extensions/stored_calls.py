@@ -126,7 +126,7 @@ class StoredCall:
             KeyError: this process has no such server, or does not know the revision.
         """
         server = wiring.get_server(self.server)
-        caller = await load_caller(self.server, self.context["principal"], server.executor.run)
+        caller = await load_caller(self.server, self.context["principal"], server.ports.executor.run)
         return await StoredCallRun(server, caller, self, on_message=on_message).run()
 
 

@@ -107,7 +107,7 @@ async def _decide(call: Call, primitive: Primitive) -> tuple[str, bool]:
     inner_call, original = resolve_innermost(call, primitive)
     around, context = find_around(inner_call), Context(inner_call)
     for check in original.call_checks:
-        run_check = partial(call.server.executor.run, check.is_allowed, context)
+        run_check = partial(call.server.ports.executor.run, check.is_allowed, context)
         if not await run_within(around, context, run_check):
             if check.hides:
                 return f"hidden: {check.name} refuses", False
@@ -116,7 +116,7 @@ async def _decide(call: Call, primitive: Primitive) -> tuple[str, bool]:
 
 
 def _get_policy(call: Call) -> Policy:
-    policy = call.server.authorizer
+    policy = call.server.ports.authorizer
     assert isinstance(policy, Policy)  # `wiring` creates the servers of the commands.
     return policy
 

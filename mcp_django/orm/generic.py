@@ -103,7 +103,7 @@ class GenericTools(Provider):
 
         Permission hooks of the project run here as for each call.
         """
-        tools, authorizer = self._get_tools_by_name()[verb], ctx.server.authorizer
+        tools, authorizer = self._get_tools_by_name()[verb], ctx.server.ports.authorizer
         hidden = await authorizer.find_hidden_keys(
             ctx.principal, [tool for tool in tools.values() if authorizer.is_restricted(tool)]
         )
@@ -115,7 +115,7 @@ class GenericTools(Provider):
             if self._snapshot[2][label].is_overridden(hook := f"has_{tool.metadata['action']}_permission")
         }
         if hooks:
-            denied = await ctx.server.executor.run(_find_denied_models, hooks, ctx)
+            denied = await ctx.server.ports.executor.run(_find_denied_models, hooks, ctx)
             visible = {label: tool for label, tool in visible.items() if label not in denied}
 
         return tuple(visible)

@@ -246,7 +246,7 @@ def _list_choices(field: Any) -> list[str]:
 
 
 async def _complete_choices(list_choices: Callable[[], list[str]], prefix: str, ctx: Context) -> Sequence[str]:
-    choices = await ctx.server.executor.run(list_choices)
+    choices = await ctx.server.ports.executor.run(list_choices)
     return [choice for choice in choices if choice.lower().startswith(prefix.strip().lower())]
 
 

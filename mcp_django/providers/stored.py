@@ -97,7 +97,7 @@ class StoredProvider(Provider):
         return _filter_choices(argument_choices[argument], value) if argument in argument_choices else None
 
     async def _get_snapshot(self, ctx: Context) -> "_StoredSnapshot":
-        return await ctx.server.executor.run(self._load_snapshot)
+        return await ctx.server.ports.executor.run(self._load_snapshot)
 
     def _load_snapshot(self) -> "_StoredSnapshot":
         """Load the snapshot of the current version; blocks.
@@ -160,7 +160,7 @@ def build_prompt(row: StoredPrompt) -> Prompt:
     pk, arguments = row.pk, _StoredArguments.from_row(row)
 
     async def get(ctx: Context, values: dict[str, str]) -> list[PromptMessage]:
-        rows = await ctx.server.executor.run(_load_messages, pk)
+        rows = await ctx.server.ports.executor.run(_load_messages, pk)
         return [
             message for found in _check_length(rows, values) for message in await _render_message(found, values, ctx)
         ]

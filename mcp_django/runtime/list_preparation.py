@@ -40,7 +40,7 @@ class ListPreparation:
         for server in self._servers:
             for tool in tuple(server.registry.tools):
                 try:
-                    await server.executor.run(_build_entry, tool)
+                    await server.ports.executor.run(_build_entry, tool)
                 except Exception:
                     # The list or the call that needs the entry reports the reason.
                     logger.debug("List entry not prepared: %s", tool.name, exc_info=True)

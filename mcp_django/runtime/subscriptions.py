@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError
 from django.dispatch import Signal
@@ -28,14 +28,17 @@ from mcp_django.runtime.sessions.events import session_topic
 from mcp_django.runtime.threads.executor import run_on_own_thread
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.server_core import LIST_NOTIFICATIONS, NotifiedChanges
 from mcp_django.server.calls.session import ServerSession
+from mcp_django.server.capabilities import LIST_NOTIFICATIONS, NotifiedChanges
 from mcp_django.server.eras.handshake import HandshakeEra
 from mcp_django.server.ports import Executor, Overloaded
 from mcp_django.server.server import Server
 from mcp_django.server.subscriptions.filter import RESOURCE_UPDATED, can_read, covering_uris, is_public, is_relevant
 from mcp_django.server.subscriptions.upstream import UpstreamSubscriptions, has_upstream
 from mcp_django.signals import subscribed, unsubscribed
+
+if TYPE_CHECKING:
+    from mcp_django.server.server import Server
 
 logger = get_logger("mcp_django.server")
 

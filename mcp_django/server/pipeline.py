@@ -74,7 +74,7 @@ class Pipeline:
 
         call = self._create_call(era, message, connection, outbox)  # 3. create the call
 
-        observation = self.server.observer.observe(call)
+        observation = self.server.ports.observer.observe(call)
         body: ResultBody | Coroutine[Any, Any, ResultBody]
         if (
             observation is not None
@@ -150,7 +150,7 @@ class Pipeline:
         """Run the work of a call as the current call, and return the encoded answer."""
         token = CURRENT_CALL.set(call)
         # One thread for all ORM use of this call: middleware, dependencies, providers, the handler.
-        lease = self.server.executor.acquire_lease()
+        lease = self.server.ports.executor.acquire_lease()
         try:
             body = await work
         except BaseException as problem:
@@ -257,7 +257,7 @@ class Pipeline:
         if isinstance(message, jsonrpc.Response):
             if connection.session is None:
                 raise InvalidRequest("Unexpected response: no request is pending without a session")
-            session, replies = connection.session, self.server.pending_requests
+            session, replies = connection.session, self.server.ports.pending_requests
             if session.receive_response(message) or not replies.is_valid_id(session, message.id):
                 return Acknowledgement()
             return Acknowledgement(replies.forward(session, message))

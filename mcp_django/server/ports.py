@@ -3,25 +3,26 @@
 `wiring` fills them with the Django side (rows, threads, keys, permissions). Tests fill them with plain objects. The
 engine imports no implementation.
 
-The module is below the rest of the engine. A port that takes calls, sessions or primitives is generic in them.
+The module is below the rest of the engine. It names the engine's values (calls, sessions, primitives) for types only.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, MCPError
 from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.revisions import Revision
 
+if TYPE_CHECKING:
+    from mcp_django.server.calls.call import Call
+    from mcp_django.server.calls.session import ServerSession
+    from mcp_django.server.primitives.base import Primitive
+
 T = TypeVar("T")
-CallT = TypeVar("CallT", contravariant=True)
-PrimitiveT = TypeVar("PrimitiveT", contravariant=True)
-SessionT = TypeVar("SessionT")
-ReadSessionT = TypeVar("ReadSessionT", contravariant=True)
 
 
 class Overloaded(Exception):
@@ -107,7 +108,7 @@ class PermissionTarget(Protocol):
     def key(self) -> str: ...
 
 
-class Authorizer(Protocol[P_contra, PrimitiveT]):
+class Authorizer(Protocol[P_contra]):
     """The one permission decision for list, call, read, get and complete.
 
     Its principals are of the type that the authentication of the same project creates.
@@ -129,10 +130,10 @@ class Authorizer(Protocol[P_contra, PrimitiveT]):
         False keeps permission checks off the hot path.
         """
 
-    async def decide(self, principal: P_contra, primitive: PrimitiveT, scopes: Collection[str] = ()) -> Decision:
+    async def decide(self, principal: P_contra, primitive: "Primitive", scopes: Collection[str] = ()) -> Decision:
         """Return the decision about a primitive, with extra `scopes`. Raises Overloaded."""
 
-    async def count_use(self, principal: P_contra, tool: PrimitiveT) -> float | None:
+    async def count_use(self, principal: P_contra, tool: "Primitive") -> float | None:
         """Count one use of a tool. Returns seconds to wait if its rate is exhausted."""
 
     def is_allowed(self, principal: P_contra, target: PermissionTarget, *, after_step_up: bool = False) -> bool:
@@ -141,20 +142,20 @@ class Authorizer(Protocol[P_contra, PrimitiveT]):
         With `after_step_up`, return True if a step-up would be enough. May block.
         """
 
-    async def find_hidden_keys(self, principal: P_contra, primitives: Sequence[PrimitiveT]) -> frozenset[str]:
+    async def find_hidden_keys(self, principal: P_contra, primitives: "Sequence[Primitive]") -> frozenset[str]:
         """Return the keys of those `primitives` that `principal` must not see."""
 
 
-class SessionStore(Protocol[SessionT]):
+class SessionStore(Protocol):
     """Sessions of the handshake era."""
 
-    def peek(self, key: str, owner: str) -> SessionT | None:
+    def peek(self, key: str, owner: str) -> "ServerSession | None":
         """Return the session if this process has it cached, without I/O.
 
         A session of another owner counts as unknown.
         """
 
-    async def load(self, key: str, owner: str) -> SessionT | None:
+    async def load(self, key: str, owner: str) -> "ServerSession | None":
         """Return the session, or None if unknown, ended, expired or another owner's."""
 
     async def open(
@@ -166,54 +167,54 @@ class SessionStore(Protocol[SessionT]):
         capabilities: JSONObject,
         server: str,
         user_id: Any = None,
-    ) -> SessionT:
+    ) -> "ServerSession":
         """Create a session. Raises Overloaded above the limit of all sessions."""
 
-    async def save(self, session: SessionT) -> None:
+    async def save(self, session: "ServerSession") -> None:
         """Save the log level and the `initialized` flag."""
 
-    async def end(self, session: SessionT, reason: str) -> None:
+    async def end(self, session: "ServerSession", reason: str) -> None:
         """End the session here and in the store, and cancel its running calls."""
 
-    async def cancel(self, session: SessionT, id: jsonrpc.Id) -> None:
+    async def cancel(self, session: "ServerSession", id: jsonrpc.Id) -> None:
         """Cancel the call with this id in any process, if it is running."""
 
-    def touch(self, session: SessionT) -> None:
+    def touch(self, session: "ServerSession") -> None:
         """Record that the session was used now. Writes at most once a minute."""
 
 
-class PendingRequests(Protocol[ReadSessionT]):
+class PendingRequests(Protocol):
     """Requests from the server to clients of the handshake era, across processes.
 
     It creates their ids, and forwards responses that reach another process than the sender of the request.
     """
 
-    def new_id(self, session: ReadSessionT) -> str:
+    def new_id(self, session: "ServerSession") -> str:
         """Create a request id that is unique across processes."""
 
-    def is_valid_id(self, session: ReadSessionT, id: jsonrpc.Id) -> bool:
+    def is_valid_id(self, session: "ServerSession", id: jsonrpc.Id) -> bool:
         """Return True if a process may have created this id for a pending request."""
 
-    def accept_forwarded(self, session: ReadSessionT) -> AbstractAsyncContextManager[None]:
+    def accept_forwarded(self, session: "ServerSession") -> AbstractAsyncContextManager[None]:
         """Route forwarded responses to `session.answer` while the context is active.
 
         Enter it before the request is sent.
         """
 
-    async def forward(self, session: ReadSessionT, response: jsonrpc.Response) -> None:
+    async def forward(self, session: "ServerSession", response: jsonrpc.Response) -> None:
         """Forward a response to the process that sent the request.
 
         Call it once for each id. Raises Overloaded when forwarding fails now.
         """
 
 
-class ListDigestStore(Protocol[ReadSessionT]):
+class ListDigestStore(Protocol):
     """Digests of the lists that sessions have received."""
 
-    def save(self, session: ReadSessionT) -> None:
+    def save(self, session: "ServerSession") -> None:
         """Merge `session.lists` into the stored digests. Does not wait."""
 
-    async def load(self, session: ReadSessionT) -> Mapping[str, str]:
+    async def load(self, session: "ServerSession") -> Mapping[str, str]:
         """Return the digests of the lists that the session received last, by kind."""
 
 
@@ -268,14 +269,16 @@ class AttemptControl(Protocol):
     def is_over(self) -> bool:
         """Return True if the attempt may write nothing more, because another one may run. Thread-safe."""
 
-    async def confirm(self, databases: Sequence[str], call: Any, build_result: Callable[[], JSONObject] | None) -> None:
+    async def confirm(
+        self, databases: Sequence[str], call: "Call", build_result: Callable[[], JSONObject] | None
+    ) -> None:
         """Confirm the attempt, as the last statement of the transaction of its tool.
 
         `databases` are those of the transaction. `build_result` returns the body of the result, which is stored in the
         same transaction; None for a tool that runs inside another one. Raises CancelledError if the attempt is over.
         """
 
-    def keep_result(self, call: Any, build_result: Callable[[], JSONObject]) -> None:
+    def keep_result(self, call: "Call", build_result: Callable[[], JSONObject]) -> None:
         """Keep the body of the result of a plain function, with which its call ends. Called on its thread."""
 
 
@@ -375,23 +378,23 @@ class CallObservation(Protocol):
         """Finish the observation. `problem` is the error in the response, if any."""
 
 
-class Observer(Protocol[CallT]):
+class Observer(Protocol):
     """An observer of calls. Its failures never fail a call."""
 
-    def observe(self, call: CallT) -> CallObservation | None:
+    def observe(self, call: "Call") -> CallObservation | None:
         """Return an observation of a request, or None, the usual case, for none.
 
         Called for each request in the context of its transport. Returning None must cost next to nothing.
         """
 
-    def record_outcome(self, call: CallT, outcome: Outcome, problem: MCPError | Overloaded | None) -> None:
+    def record_outcome(self, call: "Call", outcome: Outcome, problem: MCPError | Overloaded | None) -> None:
         """Record an outcome.
 
         Called once for each request when its outcome is known, even if it never ran, and once for each notification.
         """
 
 
-class ChangeFeed(Protocol[CallT]):
+class ChangeFeed(Protocol):
     """Changes of one server: a feed of events, and the subscriptions of sessions."""
 
     def acquire_stream(self, owner: str) -> None:
@@ -410,17 +413,17 @@ class ChangeFeed(Protocol[CallT]):
         The callback is registered when this returns. Returns a function that removes it.
         """
 
-    async def subscribe(self, call: CallT, uri: str) -> None:
+    async def subscribe(self, call: "Call", uri: str) -> None:
         """Subscribe the session of `call` to changes of a resource.
 
         The subscription holds on any worker that has the session's stream. Subscribing twice has no effect. Raises
         InvalidParams above the limit.
         """
 
-    async def unsubscribe(self, call: CallT, uri: str) -> None:
+    async def unsubscribe(self, call: "Call", uri: str) -> None:
         """Unsubscribe the session. A missing subscription is ignored."""
 
-    def send_stream_signal(self, call: CallT, uris: Sequence[str], *, opened: bool) -> None:
+    def send_stream_signal(self, call: "Call", uris: Sequence[str], *, opened: bool) -> None:
         """Send the project's signal that a stream opened or closed. Does not wait."""
 
 
@@ -446,10 +449,10 @@ Returns a function that compiles the form (and may block), or None for other val
 """
 
 
-class ElicitationPages(Protocol[CallT]):
+class ElicitationPages(Protocol):
     """Pages of the site that clients send users to (client/elicitation, URL mode)."""
 
-    def build_url(self, call: CallT, target: Any, id: str, *, ttl: float) -> str:
+    def build_url(self, call: "Call", target: Any, id: str, *, ttl: float) -> str:
         """Return the absolute URL of a page that redirects to `target`.
 
         The page admits only the user of the call. It is valid for `ttl` seconds. May block. Raises Unanswered when no

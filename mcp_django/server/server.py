@@ -1,15 +1,24 @@
 """The server: an endpoint's identity, its primitives, and its ports."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Protocol, Self, Unpack
 
-from mcp_django.protocol.revisions import Era
+from mcp_django.protocol.jsonrpc import JSONObject
+from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.protocol.types import Implementation
 from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.call import Call, Middleware
-from mcp_django.server.calls.server_core import Ports, ServerCore
+from mcp_django.server.calls.server_ports import Ports
+from mcp_django.server.capabilities import (
+    NotifiedChanges,
+    add_change_notifications,
+    find_notified_changes,
+    merge_capabilities,
+    remove_notifications,
+)
 from mcp_django.server.composition.extension import Extension
 from mcp_django.server.composition.extension_registry import ExtensionRegistry
 from mcp_django.server.composition.mounting import MountedServer
@@ -21,7 +30,16 @@ from mcp_django.server.execution.sampling_tools import Toolbox
 from mcp_django.server.lifespan import Lifespans
 from mcp_django.server.options import ServerOptions
 from mcp_django.server.ports import Lifespan
-from mcp_django.server.primitives.registry import CombinedRegistry, Registry
+from mcp_django.server.primitives.decorators import (
+    PrimitiveOptions,
+    ResourceOptions,
+    ToolOptions,
+    register_completer,
+    register_prompt,
+    register_resource,
+    register_tool,
+)
+from mcp_django.server.primitives.registry import CombinedRegistry, Kind, Registry
 from mcp_django.server.primitives.toolset import Toolset, add_toolset
 from mcp_django.server.subscriptions.listen import ServerSubscriptions
 
@@ -35,7 +53,7 @@ class Mountable(Protocol):
         """Create the mounted server for `host`. Raises DeclarationError."""
 
 
-class Server(ServerCore):
+class Server:
     """An MCP endpoint.
 
     `MCP["SERVERS"]` describes servers by alias. Tests and scripts may create their own. Its decorators (`@server.tool`)
@@ -77,7 +95,7 @@ class Server(ServerCore):
         for toolset in toolsets:
             add_toolset(self.registry, toolset)
         self.registry.run_deferred()
-        self._host = None
+        self._host: Server | None = None
         self.parts: tuple[MountedServer, ...] = ()
 
         if mounts:
@@ -87,10 +105,117 @@ class Server(ServerCore):
 
         self.listings = PrimitiveLists(self)
         self.subscriptions = ServerSubscriptions(self)
-        self._offered_cache = (-1, frozenset())
+        self._offered_cache: tuple[int, frozenset[str]] = (-1, frozenset())
 
     def __repr__(self) -> str:
         return f"<Server {self.alias!r}: {self.info.name} {self.info.version}>"
+
+    def tool(self, fn: Any = None, *, name: str | None = None, **options: Unpack[ToolOptions]) -> Any:
+        """Register a tool on this server only, like `mcp_django.tool`."""
+        return register_tool(self.registry, fn, name, options)
+
+    def resource(self, uri: str, *name_and_description: str, **options: Unpack[ResourceOptions]) -> Any:
+        """Register a resource on this server only, like `mcp_django.resource`."""
+        return register_resource(self.registry, uri, options, *name_and_description)
+
+    def prompt(self, fn: Any = None, *, name: str | None = None, **options: Unpack[PrimitiveOptions]) -> Any:
+        """Register a prompt on this server only, like `mcp_django.prompt`."""
+        return register_prompt(self.registry, fn, name, options)
+
+    def completion(
+        self, target: str, argument: str, *, atomic: bool | str | Sequence[str] | None = None
+    ) -> Callable[[Any], Any]:
+        """Register a completion on this server only, like `mcp_django.completion`."""
+        decorator: Callable[[Any], Any] = register_completer(self.registry, target, argument, atomic)
+        return decorator
+
+    def remove(self, kind: Kind, key: str) -> bool:
+        """Remove a registered primitive and its completions.
+
+        Returns False if it is unknown. `key` is the name of a tool or prompt, the URI of a resource, or the text of a
+        template. Listening clients are notified of the list change. Like registration, removal concerns this process
+        only. Use a Provider for lists that all workers must share.
+        """
+        return self.registry.remove(kind, key)
+
+    def has_provider_for(self, capability: str) -> bool:
+        """Return True if a provider offers the capability."""
+        return any(capability in provider.offers for provider in self.providers)
+
+    @cached_property
+    def ports(self) -> Ports:
+        """Ports of the server, or of the host that mounts it."""
+        if self._ports is not None:
+            return self._ports
+        if self._host is not None:
+            return self._host.ports
+        raise RuntimeError(f"{self!r} has no ports; mount it in another server, or create it with ports=")
+
+    @property
+    def is_bound(self) -> bool:
+        """True if the server has ports of its own."""
+        return self._ports is not None
+
+    def set_host(self, host: "Server") -> None:
+        """Set the host server. Its ports are used unless this server has its own."""
+        self._host = self._host or host
+
+    def bind(self, ports: Ports) -> Self:
+        """Replace the server's ports."""
+        self._ports = ports
+        self._reset_ports()
+        return self
+
+    def _reset_ports(self) -> None:
+        vars(self).pop("ports", None)
+        self.listings = PrimitiveLists(self)
+        for part in self.parts:
+            if not part.server.is_bound:
+                part.server._reset_ports()
+
+    @property
+    def offered_capabilities(self) -> frozenset[str]:
+        """Names of the capabilities that the server has primitives for, as on the wire."""
+        version, known = self._offered_cache
+        registry = self.registry
+        if version == registry.version:
+            return known
+
+        offered = {name for provider in self.providers for name in provider.offers} | {"logging"}
+
+        if len(registry.tools):
+            offered.add("tools")
+        if len(registry.resources) or len(registry.templates):
+            offered.add("resources")
+        if len(registry.prompts):
+            offered.add("prompts")
+        if registry.completers:
+            offered.add("completions")
+
+        added = self.options.capabilities
+        known = frozenset(offered.union(added) - {name for name, value in added.items() if value is None})
+        self._offered_cache = registry.version, known
+        return known
+
+    def capabilities(self, revision: Revision, *, streams: bool = True) -> JSONObject:
+        """Return the capabilities declared to a client of `revision`.
+
+        Without `streams`, the transport carries only responses, so capabilities that need notifications are left out.
+        """
+        declared: JSONObject = {name: {} for name in sorted(self.offered_capabilities)}
+        # Sessions receive list changes on their own GET streams only.
+        if self.ports.change_feed is not None and (revision.era is Era.STATELESS or self.options.enable_get):
+            add_change_notifications(declared)
+        merge_capabilities(declared, (*self.extensions.get_capabilities(revision), self.options.capabilities))
+        return revision.shape_capabilities(declared if streams else remove_notifications(declared))
+
+    def get_notified_changes(self, revision: Revision, *, streams: bool = True) -> NotifiedChanges:
+        """Return the changes that clients of `revision` are notified of.
+
+        They are the declared ones, and none without `streams`.
+        """
+        has_feed = self.ports.change_feed is not None
+        return find_notified_changes(self.capabilities(revision, streams=streams) if has_feed else {})
 
     def _mount(self, mounts: Sequence[Mountable]) -> None:
         """Add the registered and provided primitives of the mounted servers.
@@ -114,7 +239,7 @@ class Server(ServerCore):
         Raises DeclarationError. An instance holds the values that its lifespan opened, and a lifespan must be entered
         once.
         """
-        owners: dict[int, ServerCore] = {id(toolset): self for toolset in self.registry.toolsets}
+        owners: dict[int, Server] = {id(toolset): self for toolset in self.registry.toolsets}
         for part in self.parts:
             for toolset in part.server.registry.toolsets:
                 if owners.setdefault(id(toolset), part.server) is not part.server:
@@ -126,10 +251,6 @@ class Server(ServerCore):
     def _inner_lifespans(self) -> list[Any]:
         mounted = [part.server.lifespan.enter_shared for part in self.parts if part.server.has_lifespan]
         return mounted + [t.lifespan for t in self.registry.toolsets if type(t).lifespan is not Toolset.lifespan]
-
-    def _reset_ports(self) -> None:
-        super()._reset_ports()
-        self.listings = PrimitiveLists(self)
 
     async def build_toolbox(self, call: Call, tools: Sequence[OfferedTool]) -> Toolbox:
         """Build the set of `tools` that the client's model may use in a sampling request."""

@@ -44,7 +44,7 @@ class Admission:
     def __init__(self, services: TransportServices) -> None:
         self._security = services.security
         self._authenticator = services.authenticator
-        self._executor = services.server.executor
+        self._executor = services.server.ports.executor
         self._pipeline = services.pipeline
         self._limits = services.limits
 

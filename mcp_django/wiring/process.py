@@ -34,7 +34,7 @@ from mcp_django.runtime.streams.event_ids import EventIdCodec
 from mcp_django.runtime.streams.sse_messages import SSEMessageRouter
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.runtime.url_elicitation import SealedElicitationPages
-from mcp_django.server.calls.server_core import Ports
+from mcp_django.server.calls.server_ports import Ports
 from mcp_django.server.server import Server
 from mcp_django.signals import server_drained
 from mcp_django.wiring.authentication import build_authenticator, build_resource_authenticator

@@ -36,7 +36,7 @@ from mcp_django.runtime.sessions.list_digests import DatabaseListDigestStore
 from mcp_django.runtime.sessions.store import DatabaseSessionStore
 from mcp_django.runtime.subscriptions import EventLogChangeFeed
 from mcp_django.server.calls.call import Connection
-from mcp_django.server.calls.server_core import Ports
+from mcp_django.server.calls.server_ports import Ports
 from mcp_django.server.composition.extension import Extension
 from mcp_django.server.composition.provider import Provider, sort_providers
 from mcp_django.server.options import ConversationLimits, ServerOptions

@@ -88,9 +88,9 @@ def surroundings_in_a_thread() -> list[str]:
 @tool()
 async def surroundings_after_a_question(ctx: Context) -> list[str]:
     """Return the actors before and after a question."""
-    before = await ctx.server.executor.run(get_thread_actor)
+    before = await ctx.server.ports.executor.run(get_thread_actor)
     await ctx.elicit("Go on?", None, key="on")
-    return [*get_all(), before, await ctx.server.executor.run(get_thread_actor)]
+    return [*get_all(), before, await ctx.server.ports.executor.run(get_thread_actor)]
 
 
 @tool()

@@ -127,7 +127,7 @@ async def test_silence_is_filled_with_comments_and_keeps_the_session_alive(limit
     limits(KEEP_ALIVE=3)
     client = await legacy()
     exchange = await opened(client)
-    sessions = get_http_endpoint("interaction")._server.sessions
+    sessions = get_http_endpoint("interaction")._server.ports.sessions
     touched = asyncio.Event()
     sessions.touch = lambda session: touched.set()
     await clock.advance_while(touched.wait())

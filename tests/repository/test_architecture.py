@@ -107,7 +107,7 @@ ONLY = {
 # The sub-packages of a room and the modules at its top, as layers: each imports only those on earlier lines.
 SUB_LAYERS = {
     "server": (
-        {"lifespan", "options", "ports"},
+        {"capabilities", "lifespan", "options", "ports"},
         {"callables"},
         {"injection"},
         {"primitives"},
@@ -117,7 +117,8 @@ SUB_LAYERS = {
         {"execution"},
         {"methods"},
         {"subscriptions"},
-        {"eras", "server"},
+        {"server"},
+        {"eras"},
         {"batch", "dispatcher"},
         {"pipeline"},
     ),
@@ -136,6 +137,8 @@ SUB_LAYERS = {
         {"generic", "list_size", "tree_toolset"},
     ),
 }
+# The values of the engine: each of its modules may name their types, whatever its layer.
+ENGINE_VALUES = {"server.calls.call", "server.calls.session", "server.primitives.base", "server.server"}
 NO_DJANGO = ("protocol", "schema", "server")
 SANS_IO = {"protocol", "schema"}
 IO = (
@@ -478,21 +481,38 @@ def package_of(path: str) -> str:
 
 
 def sub_package_imports() -> dict[str, set[str]]:
-    """Map each sub-package to those that it imports, for types as well. Names that a package passes on are left out."""
+    """Map each sub-package to those that it imports, for types as well.
+
+    The names that a package passes on are left out, and the values of the engine that its modules name as types.
+    """
     known = {path.removesuffix(".py").replace("/", "."): path for path, _, _ in modules()}
     found: dict[str, set[str]] = {}
     for path, _, tree in modules():
         here = package_of(path)
+        type_imports = list_type_imports(tree)
         for node in list_nodes(tree):
             if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(PACKAGE):
                 continue
             base = (node.module or "").removeprefix(PACKAGE).lstrip(".")
+            if room(path) == "server" and base in ENGINE_VALUES and node in type_imports:
+                continue
             for alias in node.names:
                 for name in (f"{base}.{alias.name}".lstrip("."), base):
                     if name in known:
                         found.setdefault(here, set()).add(package_of(known[name]))
                         break
     return found
+
+
+def list_type_imports(tree: ast.Module) -> set[ast.stmt]:
+    """List the imports under `if TYPE_CHECKING`, which the interpreter never executes."""
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    return {statement for block in blocks for statement in block.body}
+
+
+def test_imports_for_types_are_found() -> None:
+    tree = ast.parse("from a import b\nif TYPE_CHECKING:\n    from c import d")
+    assert [ast.unparse(node) for node in list_type_imports(tree)] == ["from c import d"]
 
 
 def cycles(arrows: dict[str, set[str]]) -> list[list[str]]:

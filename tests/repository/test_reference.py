@@ -82,7 +82,7 @@ async def example(self: object, a: "int", /, b: str = "x", *args: int, c: bool =
 
 def test_signatures_are_those_of_the_source() -> None:
     assert write_signature(mcp_django.ToolResult, "ToolResult").startswith("class ToolResult(\n    content: ")
-    assert "is_error: bool = False, meta: Mapping[str, Any] = …,\n)" in write_signature(mcp_django.ToolResult, "X")
+    assert "is_error: bool = False, meta: JSONMapping = …" in write_signature(mcp_django.ToolResult, "X")
     assert write_signature(example, "example") == (
         "async example(a: int, /, b: str = 'x', *args: int, c: bool = False, **kwargs: str) -> None"
     )

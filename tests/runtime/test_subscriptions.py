@@ -218,13 +218,13 @@ def test_permission_is_asked_for_again_when_a_resource_changes() -> None:
 def test_what_waits_for_a_decision_is_not_counted_as_seen_and_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(stage: Stage) -> None:
         session, gate = await stage.session(), asyncio.Event()
-        decide = stage.server.authorizer.decide
+        decide = stage.server.ports.authorizer.decide
 
         async def decide_later(*given: Any) -> Any:
             await gate.wait()
             return await decide(*given)
 
-        monkeypatch.setattr(stage.server.authorizer, "decide", decide_later)
+        monkeypatch.setattr(stage.server.ports.authorizer, "decide", decide_later)
         await stage.changes.subscribe(stage.call(session), "note://secret")
         stream = await stage.open(session)
         first = await stage.publish("updated", {"uri": "note://secret"})

@@ -23,7 +23,7 @@ from mcp_django.server.calls.background import run_background_jobs
 from mcp_django.server.calls.call import Connection, NetworkInfo
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.pending import Acknowledgement
-from mcp_django.server.calls.server_core import Ports
+from mcp_django.server.calls.server_ports import Ports
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.options import ServerOptions
 from mcp_django.server.pipeline import Pipeline

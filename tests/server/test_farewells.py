@@ -94,7 +94,7 @@ async def test_in_a_session_it_waits_for_the_end_of_the_session() -> None:
     peer.session.discard()
     await log.wait_for("ran", "second", "first")
     with pytest.raises(RuntimeError, match="already ended"):
-        peer.session.cleanup_callbacks.add(asyncio.get_running_loop(), peer.server.executor, log.write, "late")
+        peer.session.cleanup_callbacks.add(asyncio.get_running_loop(), peer.server.ports.executor, log.write, "late")
 
 
 def test_on_a_loop_of_its_own_a_plain_function_is_done_on_a_lane() -> None:

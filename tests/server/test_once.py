@@ -169,7 +169,7 @@ async def test_a_claim_whose_holder_died_is_not_run_again(clock: Clock) -> None:
     async def die(*_: Any) -> None:
         """Record nothing, as a process that is killed."""
 
-    server.idempotency_store.record_outcome = die
+    server.ports.idempotency_store.record_outcome = die
     await peer.request("tools/call", again)
     second = asyncio.ensure_future(peer.request("tools/call", again))
     await clock.advance(module.OUTCOME_WAIT_SECONDS + 0.5)
@@ -211,7 +211,7 @@ async def test_a_call_that_is_cancelled_meanwhile_leaves_it_unknown(version: str
     await till.entered.wait()
     attempt.cancel()
     await asyncio.wait([attempt])
-    assert list(server.idempotency_store.outcomes.values()) == [{}]
+    assert list(server.ports.idempotency_store.outcomes.values()) == [{}]
     if version == STATELESS:
         assert (await peer.request("tools/call", params))["isError"] is True
     assert till.runs == 1
@@ -332,7 +332,7 @@ class TestSingleUse:
         params = await first_round(peer, "confirm")
         with pytest.raises(InvalidParams):
             await peer.request("tools/call", {**params, "requestState": params["requestState"] + "x"})
-        assert server.idempotency_store.spent == set()
+        assert server.ports.idempotency_store.spent == set()
 
 
 def test_values_are_those_that_json_carries() -> None:

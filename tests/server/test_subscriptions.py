@@ -243,14 +243,14 @@ async def test_permission_is_not_asked_for_a_resource_that_is_open_to_all(monkey
         asked.append(primitive.key)
         raise Overloaded
 
-    original = peer.server.authorizer.decide
-    monkeypatch.setattr(peer.server.authorizer, "decide", decide)
+    original = peer.server.ports.authorizer.decide
+    monkeypatch.setattr(peer.server.ports.authorizer, "decide", decide)
     for uri in uris:
         peer.log.tell("updated", uri=uri)
     told = [message["params"].get("uri") for message in (await taken(subscription) or [])[1:]]
     assert (told, asked) == (["note://open", "note://open/a"], ["note://secret"])
     # The policy that was overloaded is asked again.
-    monkeypatch.setattr(peer.server.authorizer, "decide", original)
+    monkeypatch.setattr(peer.server.ports.authorizer, "decide", original)
     news = asyncio.Event()
     subscription.wake = news.set
     await clock.advance(RETRY_DELAY_SECONDS - 0.001)

@@ -192,7 +192,7 @@ def test_everything_is_made_once() -> None:
     assert wiring.get_services().executor is wiring.get_services().executor
     assert wiring.get_ports() is wiring.get_ports("default")
     assert get_http_endpoint() is get_http_endpoint("default")
-    assert wiring.get_server().executor is wiring.get_services().executor
+    assert wiring.get_server().ports.executor is wiring.get_services().executor
 
 
 def test_changed_settings_rebuild_servers_threads_and_ports(subtests: pytest.Subtests) -> None:

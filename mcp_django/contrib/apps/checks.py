@@ -10,9 +10,9 @@ from mcp_django.contrib.apps.confirmation.suspension import ANSWER_TOOL
 from mcp_django.contrib.apps.csp import get_static_origin
 from mcp_django.contrib.apps.declaration import App, find_app, list_apps
 from mcp_django.contrib.apps.pages import render_page
+from mcp_django.extensions.calls import Server
 from mcp_django.extensions.primitives import Tool
 from mcp_django.schema import call_in_default_language
-from mcp_django.server.calls.server_core import ServerCore
 
 MAX_PAGE_BYTES = 512 * 1024
 """Size above which clients load a page slowly, or refuse it."""
@@ -20,7 +20,7 @@ _LOADED_ATTRIBUTES = {"src", "poster", "data"}
 _HINT = "docs/talk-back/apps.md describes apps."
 
 
-def check_apps(server: ServerCore) -> Iterator[CheckMessage]:
+def check_apps(server: Server) -> Iterator[CheckMessage]:
     """Check the apps of a server, and the tools that they show."""
     shown: dict[App, Tool] = {}
     for tool in server.registry.tools:

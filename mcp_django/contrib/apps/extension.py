@@ -11,9 +11,8 @@ from mcp_django.contrib.apps.declaration import expects_question
 from mcp_django.contrib.apps.pages import IDENTIFIER, accepts_html
 from mcp_django.contrib.apps.resources import AppProvider
 from mcp_django.extensions import Call, Extension, ProceedWithCall, Revision, Tool
-from mcp_django.extensions.calls import Context
+from mcp_django.extensions.calls import Context, Server
 from mcp_django.extensions.primitives import Provider, UIOptions
-from mcp_django.server.calls.server_core import ServerCore
 
 
 class Apps(Extension):
@@ -24,7 +23,7 @@ class Apps(Extension):
     def __init__(self) -> None:
         self._provider: AppProvider | None = None
 
-    def bind(self, server: ServerCore) -> "Apps":
+    def bind(self, server: Server) -> "Apps":
         bound = copy.copy(self)
         bound._provider = AppProvider(server)
         return bound

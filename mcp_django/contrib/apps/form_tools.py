@@ -87,7 +87,7 @@ def _build_form_tool(form: type[BaseForm], fn: Callable[..., Any], name: str | N
         return fn(*bind(arguments), *((ctx,) if takes_context else ()))
 
     async def run_async(ctx: Context, **arguments: Any) -> Any:
-        bound = await ctx.server.executor.run(bind, arguments)
+        bound = await ctx.server.ports.executor.run(bind, arguments)
         return await fn(*bound, *((ctx,) if takes_context else ()))
 
     schema = build_form_schema(form)

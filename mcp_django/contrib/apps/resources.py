@@ -5,9 +5,8 @@ from collections.abc import Iterable
 
 from mcp_django.contrib.apps.declaration import App, find_app
 from mcp_django.contrib.apps.pages import MIME_TYPE, PageCache, get_base_uri, split_digest
-from mcp_django.extensions.calls import Context
+from mcp_django.extensions.calls import Context, Server
 from mcp_django.extensions.primitives import Handler, Provider, Resource, ResourceResult, Tool
-from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.types import TextResourceContents
 
 PAGE_TTL_SECONDS = 86_400
@@ -22,7 +21,7 @@ class AppProvider(Provider):
 
     offers = frozenset({"resources"})
 
-    def __init__(self, server: ServerCore) -> None:
+    def __init__(self, server: Server) -> None:
         self.server = server
         self.pages = PageCache(server.alias)
         self._version = -1
@@ -83,7 +82,7 @@ class AppProvider(Provider):
             if html is None:
                 return None
             contents = TextResourceContents(html, mime_type=MIME_TYPE, meta=meta or None)
-            is_public = not self.server.authorizer.is_restricted(tool)
+            is_public = not self.server.ports.authorizer.is_restricted(tool)
             return ResourceResult([contents], ttl=PAGE_TTL_SECONDS, is_public=is_public)
 
         return Resource(

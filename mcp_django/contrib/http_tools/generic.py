@@ -101,7 +101,7 @@ class OperationCatalog:
 
     async def list_visible(self, ctx: Context) -> list[CatalogEntry]:
         """Return the operations that are not hidden from the caller."""
-        authorizer = ctx.server.authorizer
+        authorizer = ctx.server.ports.authorizer
         restricted = [entry.tool for entry in self.entries if authorizer.is_restricted(entry.tool)]
         hidden = await authorizer.find_hidden_keys(ctx.principal, restricted) if restricted else frozenset[str]()
         return [entry for entry in self.entries if entry.tool.key not in hidden]
@@ -109,8 +109,8 @@ class OperationCatalog:
     async def get(self, name: str, ctx: Context) -> CatalogEntry:
         """Return an operation. Raises ToolError if it is unknown to the caller."""
         entry = self._entries.get(name)
-        if entry is not None and ctx.server.authorizer.is_restricted(entry.tool):
-            hidden = await ctx.server.authorizer.find_hidden_keys(ctx.principal, [entry.tool])
+        if entry is not None and ctx.server.ports.authorizer.is_restricted(entry.tool):
+            hidden = await ctx.server.ports.authorizer.find_hidden_keys(ctx.principal, [entry.tool])
             entry = None if entry.tool.key in hidden else entry
         if entry is None:
             search = get_client_name(ctx, f"{self.prefix}search")
@@ -158,7 +158,7 @@ def build_generic_tools(catalog: OperationCatalog, *, subject: str, open_world: 
 
     async def describe(ctx: Context, **arguments: Any) -> Any:
         entry = await catalog.get(arguments["operation"], ctx)
-        return await ctx.server.executor.run(_describe, entry, _summarize(entry, catalog, ctx))
+        return await ctx.server.ports.executor.run(_describe, entry, _summarize(entry, catalog, ctx))
 
     async def read(ctx: Context, **arguments: Any) -> Any:
         entry = await catalog.get(arguments["operation"], ctx)

@@ -79,7 +79,7 @@ class OperationSender:
     async def _get_extra_headers(self, ctx: Context) -> Pairs:
         headers = self.headers
         if callable(headers):
-            headers = await run_callable(headers, ctx.server.executor, ctx)
+            headers = await run_callable(headers, ctx.server.ports.executor, ctx)
         return [(str(name), str(value)) for name, value in (headers or {}).items()]
 
 

@@ -250,7 +250,7 @@ class ExposedAction:
     async def _await_response(
         self, response: Awaitable[Any], request: HttpRequest, build: Callable[[Any], ToolResult], context: Context
     ) -> Any:
-        executor = context.server.executor
+        executor = context.server.ports.executor
         try:
             awaited_response = await response
             return await executor.run(build, awaited_response)

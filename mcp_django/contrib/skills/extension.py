@@ -76,7 +76,7 @@ class SkillsExtension(Extension):
         if manifest is None:
             raise unknown
         await check_permission(call, resource, unknown)
-        is_private = call.server.authorizer.is_restricted(resource) or has_remote_provider(call)
+        is_private = call.server.ports.authorizer.is_restricted(resource) or has_remote_provider(call)
         return {"skill": manifest.to_entry(resource.key)} | _build_cache_fields(call, is_private=is_private)
 
     @method(READ_DIRECTORY_METHOD, requires_declaration=False)

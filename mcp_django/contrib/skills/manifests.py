@@ -58,7 +58,7 @@ def get_manifest(resource: object) -> SkillManifest | None:
 
 async def collect_skills(call: Call) -> ServedSkills:
     """Return the skills of a server that the caller may read."""
-    authorizer = call.server.authorizer
+    authorizer = call.server.ports.authorizer
     if authorizer.version is None:
         await authorizer.refresh()
     return await _select_visible(call, await call.server.listings.collect(call, RESOURCES))
@@ -74,7 +74,7 @@ async def collect_local_skills(call: Call) -> ServedSkills:
 
 
 async def _select_visible(call: Call, items: Iterable[Primitive]) -> ServedSkills:
-    authorizer = call.server.authorizer
+    authorizer = call.server.ports.authorizer
     found = [
         ServedSkill(item.key, manifest, item)
         for item in items

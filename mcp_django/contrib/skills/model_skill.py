@@ -131,7 +131,7 @@ def _describe(model: _VisibleModel, ctx: Context) -> list[str]:
 
 async def _find_models(ctx: Context) -> list[_VisibleModel]:
     """Return the models with a tool that the caller may use, by the decision that lists the tools."""
-    authorizer = ctx.server.authorizer
+    authorizer = ctx.server.ports.authorizer
     toolsets = [one for one in ctx.server.registry.toolsets if isinstance(one, ModelToolset)]
     tools = {
         toolset: {verb: tool for verb in toolset.tools if (tool := find_served_tool(toolset, verb)) is not None}
@@ -143,7 +143,7 @@ async def _find_models(ctx: Context) -> list[_VisibleModel]:
     models: list[_VisibleModel] = []
     for toolset, named in sorted(tools.items(), key=lambda pair: pair[0].model._meta.label):
         visible = [verb for verb, tool in named.items() if tool.key not in hidden]
-        allowed = await ctx.server.executor.run(_apply_hooks, toolset, visible, ctx)
+        allowed = await ctx.server.ports.executor.run(_apply_hooks, toolset, visible, ctx)
         if allowed:
             models.append(_VisibleModel(toolset, allowed))
     return models

@@ -75,7 +75,7 @@ class SkillFolders(Provider):
         return self.offers if self._permission is not None else frozenset()
 
     async def resources(self, ctx: Context) -> Iterable[Resource]:
-        snapshots = await ctx.server.executor.run(lambda: [placed.tree.load() for placed in self.get_trees()])
+        snapshots = await ctx.server.ports.executor.run(lambda: [placed.tree.load() for placed in self.get_trees()])
         known, listed = self._listed
         if len(known) != len(snapshots) or any(a is not b for a, b in zip(known, snapshots, strict=True)):
             listed = tuple(self._list(snapshots))
@@ -97,7 +97,7 @@ class SkillFolders(Provider):
         path = decode(uri.removeprefix(SCHEME)) if uri.startswith(SCHEME) else None
         if path is None or "%2f" in uri.lower():
             return None
-        return await ctx.server.executor.run(self._find, path)
+        return await ctx.server.ports.executor.run(self._find, path)
 
     def _find(self, path: str) -> Resource | None:
         for placed in self.get_trees():

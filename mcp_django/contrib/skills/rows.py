@@ -80,7 +80,7 @@ class StoredSkills(Provider):
         return None
 
     async def _get_snapshot(self, ctx: Context) -> _Snapshot:
-        return await ctx.server.executor.run(self._load, ctx.server.alias)
+        return await ctx.server.ports.executor.run(self._load, ctx.server.alias)
 
     def _load(self, alias: str) -> _Snapshot:
         """Return the snapshot of the current version; blocks. The version is read before the rows."""

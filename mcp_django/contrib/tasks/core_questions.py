@@ -81,7 +81,7 @@ class CoreQuestions:
         return self._call.server.options.conversation_limits.elicitation_timeout
 
     async def _send_request(self, row: TaskInput) -> None:
-        session, replies = self._session, self._call.server.pending_requests
+        session, replies = self._session, self._call.server.ports.pending_requests
         request = jsonrpc.loads(row.request)
         params = {**request.get("params", {})}
         params["_meta"] = {**params.get("_meta", {}), **wire.build_related_meta(self._id)}

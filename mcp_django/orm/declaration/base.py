@@ -245,7 +245,7 @@ class BaseModelToolset(Toolset):
 
         Its tools check this themselves. Use this method where rows are reached through paths, references and inlines.
         """
-        authorizer = ctx.server.authorizer
+        authorizer = ctx.server.ports.authorizer
         return not authorizer.is_restricted(self._class_permission) or authorizer.is_allowed(
             ctx.principal, self._class_permission
         )

@@ -93,7 +93,7 @@ def can_use_tool(toolset: RowDeclaration, verb: str, ctx: Context) -> bool:
 
     Results must not name hidden tools, nor tools that are not served because they cannot be built.
     """
-    tool, authorizer = find_served_tool(toolset, verb), ctx.server.authorizer
+    tool, authorizer = find_served_tool(toolset, verb), ctx.server.ports.authorizer
     if tool is None or not getattr(toolset, f"has_{tool.metadata['action']}_permission")(ctx):
         return False
     return not authorizer.is_restricted(tool) or authorizer.is_allowed(ctx.principal, tool, after_step_up=True)

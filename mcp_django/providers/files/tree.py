@@ -66,7 +66,7 @@ class FileTree(PathProvider):
         return hashlib.blake2b(repr(self._scan()).encode(), digest_size=8).hexdigest()
 
     async def resources(self, ctx: Context) -> Iterable[Resource]:
-        entries = await ctx.server.executor.run(self._scan)
+        entries = await ctx.server.ports.executor.run(self._scan)
         cached, updated = self._resource_cache, {}
         for entry in entries:
             entry_and_resource = cached.get(entry.path)
@@ -89,7 +89,7 @@ class FileTree(PathProvider):
     ) -> Completion | Sequence[str] | None:
         if target != self._template.key or argument != "path":
             return None
-        paths = [entry.path for entry in await ctx.server.executor.run(self._scan)]
+        paths = [entry.path for entry in await ctx.server.ports.executor.run(self._scan)]
         matches = [path for path in paths if path.startswith(value)]
         matches += [path for path in paths if value.casefold() in path.casefold() and not path.startswith(value)]
         return Completion(matches[:MAX_COMPLETIONS], total=len(matches), has_more=len(matches) > MAX_COMPLETIONS)

@@ -125,7 +125,7 @@ class ListChangeDetector:
             for provider in watched:
                 provider.refresh()
             # Reading a version may query the database.
-            current_versions = await run_on_own_thread(server.executor, _read_versions, watched)
+            current_versions = await run_on_own_thread(server.ports.executor, _read_versions, watched)
         finally:
             self._checking.discard(alias)
 

@@ -80,7 +80,7 @@ class BackgroundJob:
             self._slot.release()
 
     async def _run(self, call: "Call") -> None:
-        executor = call.server.executor
+        executor = call.server.ports.executor
         move_context(self._context)  # the creator may have been on another thread
         with executor.context(unbounded=True):
             try:

@@ -26,7 +26,7 @@ from mcp_django.server.ports import Principal
 from mcp_django.server.primitives.base import MountView
 
 if TYPE_CHECKING:
-    from mcp_django.server.calls.server_core import ServerCore
+    from mcp_django.server.server import Server
 
 
 class NetworkInfo(NamedTuple):
@@ -183,7 +183,7 @@ class Call:
     revision: Revision
     era: EraStrategy
     connection: Connection
-    server: "ServerCore"
+    server: "Server"
     outbox: Outbox
     capabilities: JSONObject
     """Client capabilities, from this request or from the handshake."""

@@ -12,7 +12,7 @@ from mcp_django.server.calls.outcome import CallRecord
 from mcp_django.server.ports import Outcome
 
 if TYPE_CHECKING:
-    from mcp_django.server.calls.server_core import ServerCore
+    from mcp_django.server.server import Server
 
 logger = get_logger("mcp_django.server")
 
@@ -60,7 +60,7 @@ def is_missing_user(user: object, problem: BaseException) -> bool:
 
 
 def report_internal_error(
-    server: "ServerCore", subject: str, problem: BaseException, record: CallRecord | None = None
+    server: "Server", subject: str, problem: BaseException, record: CallRecord | None = None
 ) -> str:
     """Log a bug under a new reference and return the text for the client.
 

@@ -50,4 +50,4 @@ PipelineResult = bytes | PendingResponse | Acknowledgement
 def conclude_call(call: Call, outcome: Outcome, problem: MCPError | Overloaded | None = None) -> None:
     """Record the outcome of a call and inform the observer, once per call."""
     call.record.outcome = outcome
-    call.server.observer.record_outcome(call, outcome, problem)
+    call.server.ports.observer.record_outcome(call, outcome, problem)

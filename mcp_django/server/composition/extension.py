@@ -11,15 +11,17 @@ An extension belongs to one server. The server declares it under its identifier,
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mcp_django.protocol.errors import MethodNotFound, MissingClientCapability
 from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.primitives.base import Tool
+
+if TYPE_CHECKING:
+    from mcp_django.server.server import Server
 
 ProceedWithCall = Callable[[Call], Awaitable[JSONObject]]
 """Function that runs the tool of a call and returns the body of its result."""
@@ -35,7 +37,7 @@ class Extension:
     result_types: ClassVar[frozenset[str]] = frozenset()
     """Values of `resultType` that its `ExtensionResult` bodies may have."""
 
-    def bind(self, server: ServerCore) -> "Extension":
+    def bind(self, server: "Server") -> "Extension":
         """Return the extension for one server, whose primitives are not complete yet.
 
         Called once for each server. The default is the extension itself, without a reference to its server.

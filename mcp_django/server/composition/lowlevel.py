@@ -240,7 +240,7 @@ class HandlerFunction:
     async def run(self, ctx: Context, *values: Any) -> Any:
         """Call the function with the values."""
         arguments = (*values, ctx) if self.takes_context else values
-        return await run_callable(self.function, ctx.server.executor, *arguments)
+        return await run_callable(self.function, ctx.server.ports.executor, *arguments)
 
 
 def _is_context_parameter(signature: inspect.Signature, position: int) -> bool:

@@ -8,13 +8,12 @@ providers and middleware. The client, the session, the streams and the transport
 import copy
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import DeclarationError
 from mcp_django.server.calls.call import Call, chain_middleware
-from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.composition.provider import Provider
 from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import Handler
@@ -31,6 +30,9 @@ from mcp_django.server.primitives.base import (
     Tool,
     combine_permissions,
 )
+
+if TYPE_CHECKING:
+    from mcp_django.server.server import Server
 
 logger = get_logger("mcp_django.server")
 P = TypeVar("P", bound=Primitive)
@@ -53,7 +55,7 @@ class MountedServer:
 
     def __init__(
         self,
-        server: ServerCore,
+        server: "Server",
         names: MountNames,
         *,
         label: str,

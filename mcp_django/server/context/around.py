@@ -89,7 +89,7 @@ async def run_within(around: Sequence[Around], context: "Context", run: Callable
     """
     if not around:
         return await run()
-    executor = context.server.executor
+    executor = context.server.ports.executor
 
     if not around[0].is_async:
         plain = tuple(takewhile(lambda one: not one.is_async, around))

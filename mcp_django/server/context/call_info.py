@@ -3,17 +3,19 @@
 import asyncio
 import copy
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.trace_context import TraceContext
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Principal
 from mcp_django.server.primitives.base import Primitive, Tool
+
+if TYPE_CHECKING:
+    from mcp_django.server.server import Server
 
 
 class CallInfo:
@@ -69,7 +71,7 @@ class CallInfo:
         return self.call.effective_log_level
 
     @property
-    def server(self) -> ServerCore:
+    def server(self) -> "Server":
         """Server on which the handler is registered.
 
         The client may have called another server in which this one is mounted.

@@ -189,7 +189,7 @@ class Context(CallInfo, ContextView):
             register_for_shutdown(callbacks, self._loop, call.server.ports.add_shutdown_callback)
         else:
             raise RuntimeError("Sessions have no cleanup callbacks under WSGI: an event loop ends with its request")
-        callbacks.add(self._loop, call.server.executor, fn, *args, **kwargs)
+        callbacks.add(self._loop, call.server.ports.executor, fn, *args, **kwargs)
 
     async def close_stream(self, *, retry: float = 1.0) -> bool:
         """Close the connection, for the client to reconnect after `retry` seconds.
@@ -352,7 +352,7 @@ class Context(CallInfo, ContextView):
         """Run a step on the loop of the call; see `run_once`."""
 
         async def run() -> Any:
-            value = fn() if is_async(fn) else await self.call.server.executor.run_during_wait(fn)
+            value = fn() if is_async(fn) else await self.call.server.ports.executor.run_during_wait(fn)
             return to_json(await value if asyncio.iscoroutine(value) else value)
 
         if durable:
@@ -372,7 +372,7 @@ class Context(CallInfo, ContextView):
     async def request_input(self, request: InputRequest) -> Any:
         """Send a request to the client and return its parsed response, for extensions; raises like `elicit`."""
         self.check_no_transaction()
-        self.call.server.executor.release_thread()
+        self.call.server.ports.executor.release_thread()
         return await self.run_on_call_loop(self.get_conversation().request_input(request))
 
     def check_no_transaction(self, *, durable: bool = False) -> None:
@@ -381,7 +381,7 @@ class Context(CallInfo, ContextView):
         A request to the client would hold the transaction open. The effects of a `durable` step could be rolled back
         with it.
         """
-        if self.in_transaction or self.call.server.executor.is_in_transaction():
+        if self.in_transaction or self.call.server.ports.executor.is_in_transaction():
             raise InputUnavailable(ONCE_IN_TRANSACTION_MESSAGE if durable else REQUEST_IN_TRANSACTION_MESSAGE)
 
     def blocking_wait(self, *, always: bool = False) -> AbstractContextManager[None]:
@@ -390,7 +390,7 @@ class Context(CallInfo, ContextView):
         It blocks with `always`, or if the era waits for responses.
         """
         if always or self.get_conversation().waits_for_response:
-            return self.call.server.executor.blocking_wait()
+            return self.call.server.ports.executor.blocking_wait()
         return nullcontext()
 
     def get_conversation(self) -> ClientConversation:

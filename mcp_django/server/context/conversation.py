@@ -167,10 +167,10 @@ class LiveConversation:
             )
 
         current = request
-        async with call.server.pending_requests.accept_forwarded(call.session):
+        async with call.server.ports.pending_requests.accept_forwarded(call.session):
             for attempt in range(1, MAX_ATTEMPTS + 1):
                 # The previous response may have been parsed on a thread.
-                call.server.executor.release_thread()
+                call.server.ports.executor.release_thread()
                 reply = await self._send(call.session, current)
                 if reply.error is not None:
                     raise InputRefused(str(reply.error.get("message") or "The client refused the request"))
@@ -185,7 +185,7 @@ class LiveConversation:
 
     async def _send(self, session: ServerSession, request: InputRequest) -> jsonrpc.Response:
         call, timeout = self._call, self._limits.elicitation_timeout
-        id = call.server.pending_requests.new_id(session)
+        id = call.server.ports.pending_requests.new_id(session)
         try:
             with call.record.wait(request.method, request.key):
                 return await session.send_request(call.outbox, id, request.method, request.params, timeout=timeout)
@@ -207,7 +207,7 @@ class LiveConversation:
 async def _is_initialized(call: Call, session: ServerSession) -> bool:
     """Return True if the client has sent `initialized`, to any process."""
     if not session.initialized:
-        await call.server.sessions.load(session.key, session.owner)
+        await call.server.ports.sessions.load(session.key, session.owner)
     return session.initialized
 
 
@@ -280,7 +280,7 @@ class ReplayConversation:
         if stored is not None:
             state |= stored.state
         elif "requestState" in params:
-            state |= call.server.state_sealer.unseal(params["requestState"], binding)
+            state |= call.server.ports.state_sealer.unseal(params["requestState"], binding)
 
         self._state = state
         self._recorded = {key: _RecordedResponse(*record) for key, record in state["answers"].items()}
@@ -316,8 +316,8 @@ class ReplayConversation:
         state, server = self._call.params.get("requestState"), self._call.server
         if state is not None:
             digest = hashlib.sha256(state.encode()).hexdigest()
-            if not await server.idempotency_store.consume(digest, ttl=self._limits.state_ttl):
-                raise server.state_sealer.build_error()
+            if not await server.ports.idempotency_store.consume(digest, ttl=self._limits.state_ttl):
+                raise server.ports.state_sealer.build_error()
 
     def _check_responses(self, params: JSONObject) -> JSONObject:
         responses = params.get("inputResponses", {})
@@ -436,7 +436,7 @@ class ReplayConversation:
     def seal_state(self, payload: JSONObject, binding: bytes) -> str:
         """Return a sealed payload that contains the state. Raises InputUnavailable if it is too large."""
         try:
-            return self._call.server.state_sealer.seal(payload, binding, ttl=self._limits.state_ttl)
+            return self._call.server.ports.state_sealer.seal(payload, binding, ttl=self._limits.state_ttl)
         except StateTooLarge:
             raise InputUnavailable(
                 "The conversation is too large for a state; reduce the requests and answers"

@@ -45,7 +45,7 @@ async def build_form_request(call: Call, message: str, schema: Any, key: str | N
         params = _build_form_params(call.revision, message, form.schema)
         return InputRequest("elicitation/create", params, _FORM_CAPABILITY, _build_form_parser(read), key)
 
-    run = call.server.executor.run_during_wait
+    run = call.server.ports.executor.run_during_wait
     framework_form = await run(compile_form)
     return InputRequest(
         "elicitation/create",
@@ -166,7 +166,7 @@ async def build_page_request(
 
     async def issue_link() -> list[str]:
         id = secrets.token_urlsafe(16)
-        return [id, await call.server.executor.run_during_wait(pages.build_url, call, target, id, ttl=ttl)]
+        return [id, await call.server.ports.executor.run_during_wait(pages.build_url, call, target, id, ttl=ttl)]
 
     name = key or str(message)
     counts[name] += 1

@@ -64,7 +64,7 @@ async def run_at_most_once(call: Call, conversation_id: str, key: str, run: RunS
     Raises the exceptions of `run`. A later attempt gets the same value or the same ToolError. It gets OutcomeUnknown if
     `run` raised another exception, was cancelled, or died with its process.
     """
-    store = call.server.idempotency_store
+    store = call.server.ports.idempotency_store
     name = hashlib.sha256(jsonrpc.dumps_sorted([*get_request_identity(call), conversation_id, key])).hexdigest()
     if not await store.claim(name, owner=call.principal.key, ttl=ttl):
         return _replay_outcome(key, await _wait_for_outcome(call, name))
@@ -82,7 +82,7 @@ async def run_at_most_once(call: Call, conversation_id: str, key: str, run: RunS
 
 async def _store_outcome(call: Call, name: str, outcome: JSONObject) -> None:
     try:
-        await call.server.idempotency_store.record_outcome(name, outcome)
+        await call.server.ports.idempotency_store.record_outcome(name, outcome)
     except Exception:
         # The step took effect, and this call can continue with its value.
         logger.exception("Outcome of a durable step not stored; it counts as unknown")
@@ -90,12 +90,13 @@ async def _store_outcome(call: Call, name: str, outcome: JSONObject) -> None:
 
 async def _wait_for_outcome(call: Call, name: str) -> JSONObject | None:
     """Wait for the outcome of the first attempt; None if it stays unknown."""
-    call.server.executor.release_thread()
+    call.server.ports.executor.release_thread()
     pause, max_pause = CHECK_INTERVALS_SECONDS
     loop = asyncio.get_running_loop()
+    store = call.server.ports.idempotency_store
     with call.claim_wait() as may_wait:
         deadline = loop.time() + (OUTCOME_WAIT_SECONDS if may_wait else 0)
-        while (outcome := await call.server.idempotency_store.get_outcome(name)) is None and loop.time() < deadline:
+        while (outcome := await store.get_outcome(name)) is None and loop.time() < deadline:
             await asyncio.sleep(pause)
             pause = min(2 * pause, max_pause)
     return outcome

@@ -21,8 +21,8 @@ from mcp_django.protocol.revisions import (
 )
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.context.conversation import ClientConversation, LiveConversation
+from mcp_django.server.server import Server
 
 INITIALIZE = "initialize"
 SESSIONLESS_METHODS = frozenset({INITIALIZE, "ping"})
@@ -60,7 +60,7 @@ class HandshakeEra:
 
     name = Era.HANDSHAKE
 
-    def __init__(self, server: ServerCore) -> None:
+    def __init__(self, server: Server) -> None:
         self._server = server
 
     def parse(self, raw: Any, connection: Connection) -> jsonrpc.Message | list[Any]:

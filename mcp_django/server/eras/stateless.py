@@ -25,8 +25,8 @@ from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.schema import call_in_default_language
 from mcp_django.server.calls.call import Call, Connection, get_request_identity
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.context.conversation import InputUnavailable, ReplayConversation
+from mcp_django.server.server import Server
 
 COMPLETE = "complete"
 """`resultType` of a result that needs nothing further of the client."""
@@ -38,7 +38,7 @@ class StatelessEra:
 
     name = Era.STATELESS
 
-    def __init__(self, server: ServerCore) -> None:
+    def __init__(self, server: Server) -> None:
         self._server = server
         info = REVISIONS[STATELESS_VERSIONS[-1]].shape_implementation(call_in_default_language(server.info.to_wire))
         self._meta: JSONObject = {SERVER_INFO: info}

@@ -13,7 +13,7 @@ Proceed = Callable[[], Awaitable[Any]]
 
 async def run_with_hooks(primitive: Primitive, context: Context, innermost: Proceed) -> Any:
     """Run guards, then interceptors around the handler; map exceptions with handlers."""
-    executor = context.server.executor
+    executor = context.server.ports.executor
     proceed = innermost
     for interceptor in reversed(primitive.interceptors):
         proceed = _wrap(interceptor, context, proceed)
@@ -31,7 +31,7 @@ async def run_with_hooks(primitive: Primitive, context: Context, innermost: Proc
 async def check_guards(primitive: Primitive, context: Context) -> None:
     """Run the guards. Raises ToolError if one refuses, or a guard's own exception."""
     for guard in primitive.guards:
-        if await run_callable(guard, context.server.executor, context) is False:
+        if await run_callable(guard, context.server.ports.executor, context) is False:
             raise ToolError(f"The {primitive.kind} {primitive.key!r} may not be used here")
 
 

@@ -273,7 +273,7 @@ async def run_handler(call: Call, handler: Handler, values: dict[str, Any], cont
 
     try:
         if databases:
-            async with call.server.executor.atomic(databases):
+            async with call.server.ports.executor.atomic(databases):
                 context.in_transaction = True
                 try:
                     value = await _inject_and_run(call, handler, values, context)
@@ -319,7 +319,7 @@ async def _inject_and_run(call: Call, handler: Handler, values: dict[str, Any], 
     if call.record.attempt is not None:
         call.record.attempt.has_begun = True
     async with AsyncExitStack() as stack:
-        await handler.dependencies.fill(values, context, call.server.executor, stack)
+        await handler.dependencies.fill(values, context, call.server.ports.executor, stack)
         value = await _call_function(call, handler, values, context)
     if value is _UNSET:
         raise RuntimeError("A dependency suppressed the exception of its dependent; raise it again after cleanup")
@@ -330,7 +330,7 @@ async def _call_function(call: Call, handler: Handler, values: dict[str, Any], c
     attempt, on_value = call.record.attempt, None
     if attempt is not None and _is_final(call, handler, context):
         on_value = functools.partial(_keep_result, attempt, call, context)
-    value = await handler.run(call.server.executor, values, attempt, on_value)
+    value = await handler.run(call.server.ports.executor, values, attempt, on_value)
     if type(value) in STREAM_TYPES and (tool := context.tool) is not None:
         return await collect_stream(value, context, tool.output)
     return value
@@ -370,7 +370,7 @@ async def resource_exists(call: Call, primitive: Resource | ResourceTemplate, va
         return True
 
     call, primitive = resolve_innermost(call, primitive)
-    with call.server.executor.context():
+    with call.server.ports.executor.context():
         try:
             context = Context(call, primitive)
             return await _run_within_limits(call, primitive, primitive.handler, dict(values), context) is not None

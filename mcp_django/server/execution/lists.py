@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
@@ -20,7 +20,6 @@ from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.revisions import Era, Revision
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.composition.extension_registry import ExtensionRegistry
 from mcp_django.server.composition.local_resources import LocalResources
 from mcp_django.server.composition.provider import list_provided
@@ -29,6 +28,9 @@ from mcp_django.server.context.conversation import gather
 from mcp_django.server.execution.invoke import run_provider
 from mcp_django.server.execution.permissions import find_hidden_keys
 from mcp_django.server.primitives.base import Primitive
+
+if TYPE_CHECKING:
+    from mcp_django.server.server import Server
 
 logger = get_logger("mcp_django.server")
 CURSOR_TTL_SECONDS = 10 * 365 * 86400.0
@@ -93,7 +95,7 @@ def _are_identical(some: "list[Iterable[Primitive]]", others: "list[Iterable[Pri
 class PrimitiveLists:
     """The lists of one server."""
 
-    def __init__(self, server: ServerCore) -> None:
+    def __init__(self, server: "Server") -> None:
         self._server = server
         self._pages: OrderedDict[tuple[Any, ...], EncodedResult] = OrderedDict()
         self._provided_pages: OrderedDict[tuple[Any, ...], _ProvidedPage] = OrderedDict()
@@ -104,7 +106,7 @@ class PrimitiveLists:
         """Return the requested page, and store the digest of the list for a session."""
         if call.session is None or not call.connection.supports_streaming or "cursor" in call.params:
             return self.get_page(call, kind)
-        if self._server.authorizer.version is None or self._has_providers(kind) or self.get_restricted(kind):
+        if self._server.ports.authorizer.version is None or self._has_providers(kind) or self.get_restricted(kind):
             return self._serve_page(call, kind)
         page = self._get_cached_page(call, kind, None, frozenset())
         self._save_digest(call, kind, page)
@@ -143,12 +145,12 @@ class PrimitiveLists:
         """Return the requested page."""
         return (
             self._refresh_and_get_page(call, kind)
-            if self._server.authorizer.version is None
+            if self._server.ports.authorizer.version is None
             else self._get_page(call, kind)
         )
 
     async def _refresh_and_get_page(self, call: Call, kind: ListKind) -> EncodedResult:
-        await self._server.authorizer.refresh()
+        await self._server.ports.authorizer.refresh()
         page = self._get_page(call, kind)
         return page if isinstance(page, EncodedResult) else await page
 
@@ -167,7 +169,7 @@ class PrimitiveLists:
 
     def get_restricted(self, kind: ListKind) -> list[Primitive]:
         """Return the registered primitives whose visibility depends on the caller."""
-        registry, authorizer = self._server.registry, self._server.authorizer
+        registry, authorizer = self._server.registry, self._server.ports.authorizer
         version, restricted = self._restricted.get(kind.collection, (None, []))
         current = registry.version, authorizer.version
         if version != current or authorizer.version is None:
@@ -180,7 +182,7 @@ class PrimitiveLists:
         return restricted
 
     async def _get_filtered_page(self, call: Call, kind: ListKind, after: str | None) -> EncodedResult:
-        registry, authorizer = self._server.registry, self._server.authorizer
+        registry, authorizer = self._server.registry, self._server.ports.authorizer
         while True:
             version = registry.version, authorizer.version
             hidden = await find_hidden_keys(call, self.get_restricted(kind))
@@ -214,7 +216,7 @@ class PrimitiveLists:
     async def _get_provided_page(self, call: Call, kind: ListKind, after: str | None) -> EncodedResult:
         sources, by_key = await self._collect(call, kind)
 
-        version, authorizer = self._server.registry.version, self._server.authorizer
+        version, authorizer = self._server.registry.version, self._server.ports.authorizer
         hidden = await find_hidden_keys(
             call, [item for item in by_key.values() if item.has_hiding_checks or authorizer.is_restricted(item)]
         )
@@ -350,7 +352,7 @@ def read_cursor(call: Call, kind: str, owner: str) -> str | None:
     params = call.params
     if "cursor" not in params:
         return None
-    after = call.server.cursor_sealer.unseal(params["cursor"], _binding(call, kind, owner)).get("after")
+    after = call.server.ports.cursor_sealer.unseal(params["cursor"], _binding(call, kind, owner)).get("after")
     if not isinstance(after, str):
         raise InvalidParams("Invalid cursor")
     return after
@@ -358,7 +360,9 @@ def read_cursor(call: Call, kind: str, owner: str) -> str | None:
 
 def create_cursor(call: Call, kind: str, owner: str, last_key: str) -> str:
     """Create the cursor of the page that follows `last_key` in the list of `owner`."""
-    return call.server.cursor_sealer.seal({"after": last_key}, _binding(call, kind, owner), ttl=CURSOR_TTL_SECONDS)
+    return call.server.ports.cursor_sealer.seal(
+        {"after": last_key}, _binding(call, kind, owner), ttl=CURSOR_TTL_SECONDS
+    )
 
 
 def _binding(call: Call, kind: str, owner: str) -> bytes:

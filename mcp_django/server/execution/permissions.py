@@ -35,7 +35,7 @@ async def check_permission(
             # Decide about the host's copy, which combines the requirements of both.
             return await check_permission(call.host_call, host_copy, unknown, arguments)
 
-    authorizer = call.server.authorizer
+    authorizer = call.server.ports.authorizer
     if not authorizer.is_restricted(primitive):
         return None
     scopes: Collection[str] = ()
@@ -56,7 +56,7 @@ async def find_hidden_keys(call: Call, primitives: Collection[Primitive]) -> fro
 
     The decision hides them, or a check of their own.
     """
-    authorizer = call.server.authorizer
+    authorizer = call.server.ports.authorizer
     restricted = [item for item in primitives if authorizer.is_restricted(item)]
     hidden = await authorizer.find_hidden_keys(call.principal, restricted) if restricted else frozenset()
     checked = [item for item in primitives if item.has_hiding_checks and item.key not in hidden]
@@ -64,7 +64,7 @@ async def find_hidden_keys(call: Call, primitives: Collection[Primitive]) -> fro
         return hidden
     # Contexts belong to the event loop, so they are created before the checks run on a thread.
     for checks in _collect_hiding_checks(call, checked):
-        run = partial(call.server.executor.run, _find_refused_keys, checks)
+        run = partial(call.server.ports.executor.run, _find_refused_keys, checks)
         hidden |= await run_within(find_around(checks.call), checks.ctx, run)
     return hidden
 
@@ -147,7 +147,7 @@ async def count_use(call: Call, tool: Tool) -> str | None:
         host_copy = call.mount.copies.get(tool)
         if isinstance(host_copy, Tool):
             return await count_use(call.host_call, host_copy)
-    authorizer = call.server.authorizer
+    authorizer = call.server.ports.authorizer
     if call.record.is_continued or not authorizer.is_restricted(tool):
         return None
     wait = await authorizer.count_use(call.principal, tool)

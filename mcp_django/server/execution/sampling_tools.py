@@ -136,7 +136,7 @@ def _create_nested_call(call: Call, tool: Tool, arguments: JSONObject) -> Call:
 
 
 async def _is_allowed(call: Call, tool: Tool) -> bool:
-    authorizer = call.server.authorizer
+    authorizer = call.server.ports.authorizer
     return not authorizer.is_restricted(tool) or (await authorizer.decide(call.principal, tool)).allowed
 
 

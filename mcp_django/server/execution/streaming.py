@@ -51,7 +51,7 @@ async def collect_stream(value: Any, context: Context, output: ToolOutput | None
     accumulate = stream.accumulate or _get_default_accumulate(output)
     pieces: list[Any] = []
     number = 0
-    source = _PieceIterator(stream.items, context.server.executor)
+    source = _PieceIterator(stream.items, context.server.ports.executor)
 
     try:
         async for piece in source:

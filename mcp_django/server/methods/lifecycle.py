@@ -22,7 +22,7 @@ async def initialize(call: Call) -> JSONObject:
     """
     server = call.server
     if server.options.require_session:
-        call.connection.opened_session = await server.sessions.open(
+        call.connection.opened_session = await server.ports.sessions.open(
             owner=call.principal.key,
             revision=call.revision,
             client_info=call.client_info,
@@ -92,7 +92,7 @@ async def handle_initialized(call: Call) -> None:
     if session is not None and not session.initialized:
         session.initialized = True
         try:
-            await call.server.sessions.save(session)
+            await call.server.ports.sessions.save(session)
         except BaseException:
             session.initialized = False  # The client may repeat the notification.
             raise
@@ -113,7 +113,7 @@ async def handle_cancelled(call: Call) -> None:
     if id in streams:
         streams.pop(id).cancel()
     elif session is not None and not call.connection.is_bidirectional:
-        await call.server.sessions.cancel(session, id)
+        await call.server.ports.sessions.cancel(session, id)
     elif in_flight is not None and id in in_flight:
         in_flight[id].cancel()
 
@@ -130,5 +130,5 @@ async def set_level(call: Call) -> JSONObject:
     if level not in LOG_LEVELS:
         raise InvalidParams(f"level must be one of {', '.join(LOG_LEVELS)}")
     session.log_level = level
-    await call.server.sessions.save(session)
+    await call.server.ports.sessions.save(session)
     return {}

@@ -43,7 +43,7 @@ def handle_call(call: Call) -> Coroutine[Any, Any, JSONObject]:
 
     server = call.server
     tool = server.registry.tools.get(name)
-    if tool is None or server.authorizer.is_restricted(tool):
+    if tool is None or server.ports.authorizer.is_restricted(tool):
         return _find_and_call(call, name, tool, arguments)
     if not ADDED_ARGUMENTS.isdisjoint(arguments):
         arguments = _remove_added_arguments(tool, arguments)

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
@@ -21,6 +21,10 @@ from mcp_django.schema import build_portable_input, build_portable_output, call_
 from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.task_options import TaskOptions
 from mcp_django.server.primitives.ui_options import UIOptions, convert_app_uris
+
+if TYPE_CHECKING:
+    from mcp_django.server.calls.call import Call
+    from mcp_django.server.server import Server
 
 ScopesFor = Callable[[JSONObject], Any]
 """Function that returns scopes, or an awaitable of scopes."""
@@ -405,7 +409,7 @@ class MountNames(Protocol):
 class MountView(Protocol):
     """A server mounted in a host, as `composition.mounting.MountedServer` implements it."""
 
-    server: Any
+    server: "Server"
     """The mounted server."""
     names: MountNames
     is_transparent: bool
@@ -416,7 +420,7 @@ class MountView(Protocol):
     @property
     def rules_alias(self) -> str | None: ...
 
-    def view_call(self, call: Any) -> Any: ...
+    def view_call(self, call: "Call") -> "Call": ...
 
     def to_host_uris(self, body: JSONObject) -> JSONObject: ...
 

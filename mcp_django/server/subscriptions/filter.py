@@ -1,19 +1,21 @@
 """Subscription filters: requested changes, matching subscribers, read permission."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mcp_django.protocol.errors import InvalidParams, MCPError
 from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.uri import MAX_URI_LENGTH
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.execution.invoke import resource_exists, run_primitive
 from mcp_django.server.execution.permissions import check_permission
 from mcp_django.server.methods.resources import find_resource
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.server.primitives.base import Resource, ResourceTemplate
+
+if TYPE_CHECKING:
+    from mcp_django.server.server import Server
 
 FILTER_FIELDS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
 """Kind of list to the field of a filter for its changes."""
@@ -123,14 +125,14 @@ def is_relevant(payload: JSONMapping, principal: Principal) -> bool:
     return pk is not None and str(pk) == user
 
 
-def is_public(server: ServerCore, uri: str) -> bool:
+def is_public(server: "Server", uri: str) -> bool:
     """Return True for a registered resource or template that all callers may read."""
     registry = server.registry
     resource: Resource | ResourceTemplate | None = registry.resources.get(uri)
     if resource is None:
         matched = registry.match(uri)
         resource = None if matched is None else matched[0]
-    return resource is not None and not resource.check_exists and not server.authorizer.is_restricted(resource)
+    return resource is not None and not resource.check_exists and not server.ports.authorizer.is_restricted(resource)
 
 
 async def read_extension_key(call: Call, key: ExtensionKey) -> JSONObject | None:
@@ -165,7 +167,7 @@ async def find_readable(call: Call, uri: str) -> Resource | ResourceTemplate | N
 
     try:
         primitive, values = await find_resource(call, uri)
-        authorizer = call.server.authorizer
+        authorizer = call.server.ports.authorizer
         if authorizer.is_restricted(primitive) and not (await authorizer.decide(call.principal, primitive)).allowed:
             return None
         return primitive if await resource_exists(call, primitive, values) else None

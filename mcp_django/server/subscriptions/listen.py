@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import start_task, start_timer
@@ -19,7 +19,7 @@ from mcp_django.protocol.meta import SUBSCRIPTION_ID
 from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.server_core import LIST_NOTIFICATIONS, ServerCore
+from mcp_django.server.capabilities import LIST_NOTIFICATIONS
 from mcp_django.server.ports import ChangeFeed, Outcome, Overloaded, Principal
 from mcp_django.server.subscriptions.filter import (
     ACKNOWLEDGED,
@@ -35,6 +35,9 @@ from mcp_django.server.subscriptions.filter import (
     read_extension_key,
 )
 from mcp_django.server.subscriptions.upstream import UpstreamSubscriptions, has_upstream
+
+if TYPE_CHECKING:
+    from mcp_django.server.server import Server
 
 T = TypeVar("T")
 LISTEN_METHOD = "subscriptions/listen"
@@ -274,7 +277,7 @@ class Subscription:
 class SubscriptionRegistry:
     """The subscriptions of one server on one loop, indexed by list and URI."""
 
-    def __init__(self, server: ServerCore, changes: ChangeFeed[Call]) -> None:
+    def __init__(self, server: "Server", changes: ChangeFeed) -> None:
         self._server = server
         self._changes = changes
         self._all: set[Subscription] = set()
@@ -380,7 +383,7 @@ class SubscriptionRegistry:
 class ServerSubscriptions:
     """The open subscriptions of one server in this process."""
 
-    def __init__(self, server: ServerCore) -> None:
+    def __init__(self, server: "Server") -> None:
         self._server = server
         # One registry per loop: WSGI, and servers with a loop per thread, use several loops.
         self._registries = LoopLocal(self._create_registry)
@@ -409,7 +412,7 @@ class ServerSubscriptions:
         ]
 
     def _create_registry(self) -> SubscriptionRegistry:
-        changes = self._server.change_feed
+        changes = self._server.ports.change_feed
         assert changes is not None  # `listen` is not offered without it
         return SubscriptionRegistry(self._server, changes)
 

@@ -43,7 +43,7 @@ def listen(call: Call) -> Coroutine[Any, Any, JSONObject]:
 
 def _find_extensions(call: Call) -> dict[str, Extension]:
     """Return the extensions whose changes the server can send to the caller, by filter member."""
-    if call.server.change_feed is None or not call.connection.supports_streaming:
+    if call.server.ports.change_feed is None or not call.connection.supports_streaming:
         return {}
     return {
         field: subscription.extension
@@ -70,8 +70,8 @@ async def subscribe(call: Call) -> JSONObject:
     await check_permission(call, primitive, ResourceNotFound(uri))
     if not await _check_exists(call, primitive, values):
         raise ResourceNotFound(uri)
-    assert call.server.change_feed is not None  # checked by `_check_offered`
-    await call.server.change_feed.subscribe(call, uri)
+    assert call.server.ports.change_feed is not None  # checked by `_check_offered`
+    await call.server.ports.change_feed.subscribe(call, uri)
     return {}
 
 
@@ -87,8 +87,8 @@ async def _check_exists(call: Call, primitive: Resource | ResourceTemplate, valu
 async def unsubscribe(call: Call) -> JSONObject:
     """Unsubscribe the session. A missing subscription or resource is ignored."""
     uri = _check_offered(call)
-    assert call.server.change_feed is not None  # checked by `_check_offered`
-    await call.server.change_feed.unsubscribe(call, uri)
+    assert call.server.ports.change_feed is not None  # checked by `_check_offered`
+    await call.server.ports.change_feed.unsubscribe(call, uri)
     return {}
 
 

@@ -5,16 +5,19 @@ The provider of a resource follows it on its own server.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from mcp_django.aio.tasks import start_task
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.calls.call import Call
-from mcp_django.server.calls.server_core import ServerCore
 from mcp_django.server.composition.mounting import resolve_innermost
 from mcp_django.server.context.context import Context
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.primitives.base import Resource, ResourceTemplate
 from mcp_django.server.subscriptions.filter import find_readable
+
+if TYPE_CHECKING:
+    from mcp_django.server.server import Server
 
 logger = get_logger("mcp_django.server")
 
@@ -24,7 +27,7 @@ LOOKUP_RETRY_SECONDS = 30.0
 StopFollowing = Callable[[], None]
 
 
-def has_upstream(server: ServerCore) -> bool:
+def has_upstream(server: "Server") -> bool:
     """Return True if a provider of the server has remote resources to follow."""
     return any(provider.follows for provider in server.providers)
 

@@ -128,14 +128,14 @@ class DuplexConnection:
             logger.info("A client has stopped reading its connection; the connection ends")
             self.end(CloseReason.SLOW_CLIENT)
         elif session is not None and self.close_reason is None:
-            self._services.server.sessions.touch(session)
+            self._services.server.ports.sessions.touch(session)
             if self._sends_pings and now - self._receiver.last_received_at >= ping_seconds:
                 self._receiver.last_received_at = now
                 self._calls.spawn(self._ping(session))
 
     async def _ping(self, session: ServerSession) -> None:
         """Send a ping; without an answer the connection is stale (basic/utilities/ping)."""
-        id = self._services.server.pending_requests.new_id(session)
+        id = self._services.server.ports.pending_requests.new_id(session)
         sink = ConnectionSink(self._outbox, self._check_drained)
         try:
             await session.send_request(sink, id, "ping", None, timeout=self._services.limits.ping)

@@ -29,7 +29,7 @@ class ConnectionSession:
         self,
         session: ServerSession,
         create_stream: Callable[[ServerSession], SessionStream],
-        sessions: SessionStore[ServerSession],
+        sessions: SessionStore,
         connection: Connection,
     ) -> None:
         self.session = session
@@ -98,7 +98,7 @@ class ConnectionSession:
         await end_session(self._sessions, self.session)
 
 
-async def end_session(sessions: SessionStore[ServerSession], session: ServerSession) -> None:
+async def end_session(sessions: SessionStore, session: ServerSession) -> None:
     """End a session whose connection is closed."""
     try:
         await sessions.end(session, EndReason.CLOSED)

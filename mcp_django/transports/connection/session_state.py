@@ -55,7 +55,7 @@ class SessionState:
         The session's stream is opened before the client gets the answer, so that no message is missed. Raises
         django.db.Error, Overloaded.
         """
-        sessions = self._services.pipeline.server.sessions
+        sessions = self._services.pipeline.server.ports.sessions
         if self._has_ended() or not is_wanted:
             await end_session(sessions, session)
             return None

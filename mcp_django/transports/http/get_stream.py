@@ -53,7 +53,7 @@ class SessionStreamOpener:
             self._services.event_ids.create_factory(session.key, stream),
             polling=session.revision.polling,
             # An open stream counts as use of its session.
-            on_read=lambda: self._services.server.sessions.touch(session),
+            on_read=lambda: self._services.server.ports.sessions.touch(session),
             on_close=self._register(session, reader, owner),
         )
 

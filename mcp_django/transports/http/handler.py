@@ -191,7 +191,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
             raise TransportRefusal(400, body=b"Unsupported MCP-Protocol-Version.")
         if is_handshake_era and method == "DELETE" and self._allow_delete:
             session = await self._load_session(headers, principal)
-            await self._server.sessions.end(session, EndReason.CLIENT)
+            await self._server.ports.sessions.end(session, EndReason.CLIENT)
             return HTTPReply(204)
         if is_handshake_era and method == "GET" and self._allow_get and request.supports_streaming:
             check_accept(headers)
@@ -210,7 +210,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         key = headers.wire.get(SESSION_ID)
         if key is None:
             raise TransportRefusal(400, body=b"This request needs an Mcp-Session-Id header; initialize first.")
-        sessions, name = self._server.sessions, key.decode("latin-1")
+        sessions, name = self._server.ports.sessions, key.decode("latin-1")
         session = sessions.peek(name, principal.key) or await sessions.load(name, principal.key)
         if session is None:
             raise TransportRefusal(404, body=b"Unknown session; initialize again.")

@@ -83,7 +83,7 @@ class InProcessClient:
         session = self.session
         self.session = None
         if session is not None:
-            await self.server.sessions.end(session, "client")
+            await self.server.ports.sessions.end(session, "client")
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> JSONObject:
         """Return the result of one request, which may require a further round.
@@ -155,7 +155,7 @@ class InProcessClient:
         message = jsonrpc.Request(next(self._ids), method, self.profile.build_params({}))
         call = self._era.create_call(message, self._create_connection(), Outbox())
         token = CURRENT_CALL.set(call)
-        lease = self.server.executor.acquire_lease()
+        lease = self.server.ports.executor.acquire_lease()
         try:
             if self.server.has_lifespan:
                 await self.server.lifespan.enter()

@@ -316,7 +316,7 @@ async def test_policies_and_rates_hold_for_proxied_tools_by_their_names_here() -
             return None if counted.count(tool.name) == 1 else 5.0
 
     server = served(Remote(), rate="1/m")
-    executor = server.executor
+    executor = server.ports.executor
     peer = PipelineClient(server.bind(ports(authorizer=Counting(executor), executor=executor)))
     assert (await peer.call("r__add", a=1))["structuredContent"] == {"total": 2}
     assert await peer.error("r__add", a=1) == "r__add was called too often; wait 5 seconds before the next call"

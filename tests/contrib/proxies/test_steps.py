@@ -74,7 +74,7 @@ async def test_a_state_of_an_older_version_is_refused_like_an_expired_one(
     remote = Remote(era=era)
     client = peer_of(remote)
     first = await client.call("r__greet")
-    sealer = client.server.state_sealer
+    sealer = client.server.ports.state_sealer
     replace_records(client, record, monkeypatch)
     with pytest.raises(InvalidParams) as refusal:
         await client.request("tools/call", build_retry(first))
@@ -84,7 +84,7 @@ async def test_a_state_of_an_older_version_is_refused_like_an_expired_one(
 
 def replace_records(client: PipelineClient, record: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the records of steps in the states that the server receives."""
-    sealer = type(client.server.state_sealer)
+    sealer = type(client.server.ports.state_sealer)
     unseal = sealer.unseal
 
     def replace(self: Any, token: Any, binding: bytes) -> dict[str, Any]:

@@ -163,7 +163,7 @@ async def test_a_question_reaches_a_client_that_polls_only(core: CoreClient, no_
     """The stream of the session carries it once, also when `tasks/result` is opened later."""
     assert core.session is not None
     publisher = wiring.get_services().event_publisher
-    source = SessionEventSource(core.server, publisher=publisher, executor=core.server.executor)
+    source = SessionEventSource(core.server, publisher=publisher, executor=core.server.ports.executor)
     stream = SessionStream(core.session, source, max_waiting=8)
     await stream.open(None, Connection(core.principal, session=core.session))
     id = (await core.start("confirm", name="a"))["taskId"]
@@ -201,7 +201,7 @@ async def test_a_question_on_a_dead_session_stream_is_asked_elsewhere(
 ) -> None:
     assert core.session is not None
     publisher = wiring.get_services().event_publisher
-    source = SessionEventSource(core.server, publisher=publisher, executor=core.server.executor)
+    source = SessionEventSource(core.server, publisher=publisher, executor=core.server.ports.executor)
     stream = SessionStream(core.session, source, max_waiting=8)
     await stream.open(None, Connection(core.principal, session=core.session))
     id = (await core.start("confirm", name="a"))["taskId"]

@@ -155,7 +155,7 @@ async def end_in_admin(session: ServerSession, client: TestClient) -> None:
 async def expire(session: ServerSession, client: TestClient) -> None:
     past = timezone.now() - timedelta(seconds=1)
     await SessionRow.objects.filter(pk=session.pk).aupdate(expires=past)
-    assert await client.server.sessions.load(session.key, session.owner) is None
+    assert await client.server.ports.sessions.load(session.key, session.owner) is None
 
 
 @pytest.mark.django_db

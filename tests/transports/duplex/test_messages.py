@@ -294,7 +294,7 @@ async def test_the_key_of_a_session_is_nobody_s(peer, server):
         told = [said, logged, vars(row), client.duplex.session]
         assert not any(key in str(one) for one in told)
         for guess in (row.key_hash, row.key_prefix, str(row.pk)):
-            assert await server.sessions.load(guess, ALICE.key) is None
+            assert await server.ports.sessions.load(guess, ALICE.key) is None
 
 
 async def test_a_client_that_leaves_while_its_session_is_opened_leaves_no_session(

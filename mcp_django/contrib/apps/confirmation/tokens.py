@@ -48,7 +48,7 @@ class SuspendedToolCall:
 def unseal_token(call: Call, token: str) -> SuspendedToolCall:
     """Return the call that a token continues. Raises InvalidFormToken."""
     try:
-        return SuspendedToolCall(**call.root.server.state_sealer.unseal(token, _bind_token(call)))
+        return SuspendedToolCall(**call.root.server.ports.state_sealer.unseal(token, _bind_token(call)))
     except InvalidParams:
         raise InvalidFormToken from None
 
@@ -57,7 +57,7 @@ async def consume_token(call: Call, token: str) -> None:
     """Consume a token. Raises InvalidFormToken if any process has consumed it before."""
     server = call.root.server
     digest = hashlib.sha256(token.encode()).hexdigest()
-    if not await server.idempotency_store.consume(digest, ttl=server.options.conversation_limits.state_ttl):
+    if not await server.ports.idempotency_store.consume(digest, ttl=server.options.conversation_limits.state_ttl):
         raise InvalidFormToken
 
 

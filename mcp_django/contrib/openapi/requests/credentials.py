@@ -105,7 +105,7 @@ class OperationCredentials:
         cached_secrets: dict[str, Any] = {}
         all_secrets = self._option
         if self._parameter_count == 1:
-            all_secrets = await run_callable(self._option, ctx.server.executor, ctx)
+            all_secrets = await run_callable(self._option, ctx.server.ports.executor, ctx)
         for names in alternatives:
             secrets_by_scheme = {name: await self._get_secret(name, all_secrets, cached_secrets, ctx) for name in names}
             if all(secret is not None for secret in secrets_by_scheme.values()):
@@ -123,7 +123,7 @@ class OperationCredentials:
             return None
         if self._parameter_count == 2:
             if name not in cached_secrets:
-                cached_secrets[name] = await run_callable(self._option, ctx.server.executor, ctx, name)
+                cached_secrets[name] = await run_callable(self._option, ctx.server.ports.executor, ctx, name)
             return cached_secrets[name]
         return all_secrets.get(name) if isinstance(all_secrets, Mapping) else all_secrets
 

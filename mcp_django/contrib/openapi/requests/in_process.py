@@ -64,7 +64,7 @@ class ViewTransport:
 
         Raises ToolError for an answer that is too large, and the exceptions of a faulty view.
         """
-        run = ctx.server.executor.run
+        run = ctx.server.ports.executor.run
         started = await run(self._start, request, ctx)
         if isinstance(started, OperationReply):
             return started

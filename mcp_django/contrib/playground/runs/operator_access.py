@@ -31,7 +31,7 @@ class OperatorAccess:
     """
 
     def __init__(self, request: HttpRequest, target: RunTarget) -> None:
-        self._executor = wiring.get_server(target.alias).executor
+        self._executor = wiring.get_server(target.alias).ports.executor
         self._operator: Any = request.user
         self._username = target.username
         session = getattr(request, "session", None)

@@ -70,7 +70,7 @@ def build_reply(request: HttpRequest, target: RunTarget) -> JsonResponse:
 async def _deliver(target: RunTarget, session_key: str, response: dict[str, Any]) -> bool:
     """Pass a response to the server. Returns False without its session."""
     server = wiring.get_server(target.alias)
-    session = await server.sessions.load(session_key, target.principal.key)
+    session = await server.ports.sessions.load(session_key, target.principal.key)
     if session is None:
         return False
     pipeline = Pipeline(server)

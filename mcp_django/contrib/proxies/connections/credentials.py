@@ -98,7 +98,7 @@ class CallerCredentials:
 
     async def _get_headers(self, ctx: Context, headers: HeadersFunction) -> dict[str, str]:
         try:
-            given = await run_callable(headers, ctx.server.executor, ctx)
+            given = await run_callable(headers, ctx.server.ports.executor, ctx)
             sent_headers = None if given is None else {str(header): str(value) for header, value in given.items()}
         except Overloaded:
             raise

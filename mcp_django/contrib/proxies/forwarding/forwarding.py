@@ -194,7 +194,7 @@ class _ForwardedConversation:
         try:
             return from_json(record)
         except UnknownStep:
-            raise self._ctx.call.server.state_sealer.build_error() from None
+            raise self._ctx.call.server.ports.state_sealer.build_error() from None
 
     async def _run_round_to_json(self, reply_params: Wire) -> Wire:
         """Run a round, and return its record. A missing authorization is an outcome too.

@@ -110,7 +110,7 @@ class Attempt:
         if not self.is_stored:
             self.unsaved_steps[key] = encoded
             return
-        task, executor = self.task, self._server.executor
+        task, executor = self.task, self._server.ports.executor
         if executor.is_in_transaction():
             # On the thread of the call: the step and its record are in the same transaction.
             is_held = await executor.run(store.record_step, task.pk, task.worker, key, encoded)
@@ -149,7 +149,7 @@ class Attempt:
                 lease.is_confirmed = True
             return is_held
 
-        if self.is_over() or not await self._server.executor.run(commit):
+        if self.is_over() or not await self._server.ports.executor.run(commit):
             raise asyncio.CancelledError(LOST_TEXT)
         self.has_confirmed = is_same_database
 

@@ -51,7 +51,7 @@ class WaitingCall:
         try:
             task = await find_task(self._call, id)
         except InvalidParams:
-            raise self._call.server.state_sealer.build_error() from None
+            raise self._call.server.ports.state_sealer.build_error() from None
         open_keys = jsonrpc.loads(task.input_requests or "{}").keys()
         answers = self._conversation.get_state()["answers"]
         given = {key: response for key, (_, response) in answers.items() if key in open_keys}
