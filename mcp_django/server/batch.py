@@ -66,7 +66,7 @@ class Batch:
             return jsonrpc.batch(self._replies)
         return self._build_work()
 
-    def _handle_message(self, item: Any) -> PipelineResult:
+    def _handle_message(self, item: object) -> PipelineResult:
         if type(item) is list:
             raise InvalidRequest("A batch must not contain another batch")
         if type(item) is dict and item.get("method") == INITIALIZE:
@@ -220,7 +220,7 @@ def _is_unstarted(coroutine: AnyCoroutine) -> bool:
     return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 
-def _is_response(item: Any) -> bool:
+def _is_response(item: object) -> bool:
     return type(item) is dict and "method" not in item and ("result" in item or "error" in item)
 
 

@@ -18,7 +18,7 @@ from mcp_django.aio.tasks import start_task
 from mcp_django.protocol.log_text import get_logger
 
 logger = get_logger("mcp_django.server")
-ContextManagerFactory = Callable[[], AbstractAsyncContextManager[Any]]
+ContextManagerFactory = Callable[[], AbstractAsyncContextManager[object]]
 EXIT_TIMEOUT_SECONDS = 5.0
 """Seconds within which the lifespans of a server must exit."""
 CANCEL_TIMEOUT_SECONDS = 1.0
@@ -27,10 +27,10 @@ CANCEL_TIMEOUT_SECONDS = 1.0
 
 class _LoopEntry:
     def __init__(self) -> None:
-        self.ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.ready: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self.exit_requested = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
-        self.state: Any = None
+        self.state: object = None
         self.is_serving = False
         """True if the server handles calls itself."""
         self.host_count = 0
@@ -146,7 +146,7 @@ class Lifespans:
             self._entries.discard(entry, loop)
 
     @contextlib.asynccontextmanager
-    async def _enter_all(self) -> AsyncIterator[Any]:
+    async def _enter_all(self) -> AsyncIterator[object]:
         async with AsyncExitStack() as stack:
             state = None if self._server_factory is None else await stack.enter_async_context(self._server_factory())
             for factory in self._inner_factories():

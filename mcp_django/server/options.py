@@ -5,7 +5,6 @@ The defaults of the settings with the same names are those of these classes.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from mcp_django.protocol.jsonrpc import JSONMapping
 
@@ -48,7 +47,7 @@ class ServerOptions:
     """Default time limit of a tool, prompt, resource or completion in seconds."""
     atomic: tuple[str, ...] = ()
     """Aliases of the databases on which a handler runs in a transaction by default."""
-    around: tuple[Callable[..., Any], ...] = ()
+    around: tuple[Callable[..., object], ...] = ()
     """Functions of the Context whose context managers surround handlers, outermost first."""
     log_level: str | None = "info"
     """Lowest level of log messages for a session that has set none.

@@ -60,7 +60,7 @@ class Pipeline:
         self._middleware_chain = chain_middleware(server.middleware, self._dispatch_call) if server.middleware else None
         self._handle_call = self._middleware_chain or self._dispatch_call  # 4. middleware
 
-    def handle(self, era: EraStrategy, raw: Any, connection: Connection, outbox: Outbox) -> PipelineResult:
+    def handle(self, era: EraStrategy, raw: object, connection: Connection, outbox: Outbox) -> PipelineResult:
         """Handle a message.
 
         Raises MCPError, with `request_id` set when the id was readable.

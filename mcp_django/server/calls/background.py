@@ -56,11 +56,11 @@ class BackgroundJob:
 
     def __init__(
         self,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
+        fn: Callable[..., object],
+        args: tuple[object, ...],
         kwargs: dict[str, Any],
         slot: BackgroundSlot,
-        run_around: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]],
+        run_around: Callable[[Callable[[], Awaitable[Any]]], Awaitable[object]],
     ) -> None:
         self._function = partial(fn, *args, **kwargs)
         self._run_around = run_around

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mcp_django.aio.loop_local import LoopLocal
 from mcp_django.aio.tasks import BackgroundTasks, call_threadsafe
@@ -30,7 +30,7 @@ class _CleanupCallback(NamedTuple):
 
     loop: Loop
     executor: Executor
-    function: Callable[[], Any]
+    function: Callable[[], object]
     name: str
 
 
@@ -48,7 +48,9 @@ class CleanupCallbacks:
         self._lock = threading.Lock()
         self._closed = False
 
-    def add(self, loop: Loop, executor: Executor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+    def add(
+        self, loop: Loop, executor: Executor, fn: Callable[..., object], /, *args: object, **kwargs: object
+    ) -> None:
         """Register `fn` to run at the end, on `loop` if it is async, else on a thread.
 
         Thread-safe. Raises RuntimeError if the end has already been reached.

@@ -5,7 +5,6 @@ information, query and fragment.
 """
 
 import hashlib
-from typing import Any
 
 from mcp_django.protocol.display_text import escape_invisible
 from mcp_django.protocol.headers import NAMED_PARAMS
@@ -32,7 +31,7 @@ def get_target_label(call: Call) -> str | None:
     The target of a completion is the prompt or resource template to complete.
     """
     params = call.params
-    subject: Any = params.get("ref") if call.method == "completion/complete" else params
+    subject: object = params.get("ref") if call.method == "completion/complete" else params
     if type(subject) is not dict:
         return None
     if NAMED_PARAMS.get(call.method) != "uri":

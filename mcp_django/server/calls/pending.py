@@ -7,7 +7,7 @@ from mcp_django.protocol.errors import MCPError
 from mcp_django.server.calls.call import Call
 from mcp_django.server.ports import Outcome, Overloaded
 
-AnyCoroutine = Coroutine[Any, Any, Any]
+AnyCoroutine = Coroutine[Any, Any, object]
 
 
 class PendingResponse(NamedTuple):

@@ -37,7 +37,7 @@ class ServerSession:
     log_level: str | None = None
     initialized: bool = False
     pk: Any = None
-    user_id: Any = None
+    user_id: object = None
 
     state: dict[str, Any] = field(default_factory=dict, init=False)
     """Scratch space for handlers; lives until this process discards the session."""
@@ -134,7 +134,7 @@ def _set_response(future: "asyncio.Future[jsonrpc.Response]", response: jsonrpc.
         future.set_result(response)
 
 
-def _run_on_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: Any) -> None:
+def _run_on_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
     # Under WSGI each request has its own loop and thread, and a server may run a loop in each thread. Tasks and futures
     # must be accessed on their own loop.
     if find_running_loop() is loop:

@@ -39,7 +39,7 @@ class MethodParameters:
     A parameter `entry_id` takes the member `entryId`.
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., object]) -> None:
         self._compiled = compile_parameters(fn, is_injected=is_injected)
         schema = self._compiled.schema
         self.names = {_to_camel_case(name): name for name in schema.get("properties", {})}
@@ -194,7 +194,7 @@ def build_handlers(extension: Extension) -> Iterator[ExtensionHandler]:
             yield _build(extension, getattr(extension, attribute), declaration)
 
 
-def _build(extension: Extension, fn: Callable[..., Any], declaration: _Declaration) -> ExtensionHandler:
+def _build(extension: Extension, fn: Callable[..., object], declaration: _Declaration) -> ExtensionHandler:
     source, kind, name = describe_source(fn), declaration.kind, declaration.name
     _check_name(kind, name, source)
     parameters = _compile_once(fn, _PARAMETERS_ATTRIBUTE, MethodParameters)
@@ -220,7 +220,7 @@ def _build(extension: Extension, fn: Callable[..., Any], declaration: _Declarati
     )
 
 
-def _compile_once(fn: Callable[..., Any], attribute: str, compile_function: Callable[[Callable[..., Any]], T]) -> T:
+def _compile_once(fn: Callable[..., object], attribute: str, compile_function: Callable[[Callable[..., Any]], T]) -> T:
     """Return what `compile_function` makes of a marked function, kept in its attribute.
 
     All servers with the extension share it: to compile the annotations takes most of the time that a server needs to
@@ -246,7 +246,7 @@ def _check_name(kind: type[ExtensionHandler], name: str, source: str) -> None:
         raise DeclarationError(f"{source}: the protocol itself defines {name!r}")
 
 
-def _compile_body(fn: Callable[..., Any]) -> ToolOutput | None:
+def _compile_body(fn: Callable[..., object]) -> ToolOutput | None:
     """Compile the return annotation of a method. Raises DeclarationError."""
     output = compile_output(fn, is_content=lambda annotation: annotation is ExtensionResult)
     if output is not None and output.is_wrapped:

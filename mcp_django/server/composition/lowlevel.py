@@ -49,13 +49,13 @@ class Handlers(Provider):
         self,
         *,
         list_tools: ListFunction | None = None,
-        call_tool: Callable[..., Any] | None = None,
+        call_tool: Callable[..., object] | None = None,
         list_resources: ListFunction | None = None,
         list_templates: ListFunction | None = None,
-        read_resource: Callable[..., Any] | None = None,
+        read_resource: Callable[..., object] | None = None,
         list_prompts: ListFunction | None = None,
-        get_prompt: Callable[..., Any] | None = None,
-        complete: Callable[..., Any] | None = None,
+        get_prompt: Callable[..., object] | None = None,
+        complete: Callable[..., object] | None = None,
     ) -> None:
         pairs = {"tools": (list_tools, call_tool), "prompts": (list_prompts, get_prompt)}
         for capability, (list_function, run_function) in pairs.items():
@@ -138,7 +138,7 @@ class Handlers(Provider):
         name, call = str(entry["name"]), self._call_tool
         assert call is not None  # checked in __init__
 
-        async def call_tool(mcp_context: Context, **arguments: Any) -> Any:
+        async def call_tool(mcp_context: Context, **arguments: object) -> Any:
             return await call.run(mcp_context, name, arguments)
 
         tool = build_tool(
@@ -205,11 +205,11 @@ class Handlers(Provider):
 class HandlerFunction:
     """A function of `Handlers`, with or without a parameter for the Context."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     takes_context: bool
 
     @classmethod
-    def of(cls, function: Callable[..., Any] | None, parameters: Sequence[str]) -> "HandlerFunction | None":
+    def of(cls, function: Callable[..., object] | None, parameters: Sequence[str]) -> "HandlerFunction | None":
         """Inspect a function that takes `parameters` and possibly the Context.
 
         Raises DeclarationError for another signature.
@@ -237,7 +237,7 @@ class HandlerFunction:
         """Place of the function, for messages."""
         return describe_source(self.function)
 
-    async def run(self, ctx: Context, *values: Any) -> Any:
+    async def run(self, ctx: Context, *values: object) -> Any:
         """Call the function with the values."""
         arguments = (*values, ctx) if self.takes_context else values
         return await run_callable(self.function, ctx.server.ports.executor, *arguments)

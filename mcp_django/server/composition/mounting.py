@@ -153,7 +153,7 @@ class MountedServer:
         }
         return {**body, **changed} if changed else body
 
-    def _to_host_uris(self, value: Any) -> Any:
+    def _to_host_uris(self, value: object) -> object:
         """Convert resource URIs in contents, blocks and messages to those of the host."""
         if isinstance(value, list):
             return [self._to_host_uris(one) for one in value]

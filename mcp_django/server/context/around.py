@@ -32,7 +32,7 @@ class RolledBack(Exception):
     Context managers see it as any exception, so that they neither record the work nor publish it.
     """
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         super().__init__("The work was rolled back: it was a dry run")
         self.value = value
 
@@ -68,7 +68,7 @@ class Around:
             raise self._build_type_error(manager)
         return manager
 
-    def _build_type_error(self, manager: Any) -> TypeError:
+    def _build_type_error(self, manager: object) -> TypeError:
         return TypeError(
             f"AROUND: {self._name} returned {type(manager).__name__}; decorate it with contextlib.contextmanager, or "
             "with asynccontextmanager if it is async"
@@ -105,7 +105,7 @@ async def run_within(around: Sequence[Around], context: "Context", run: Callable
     raise RuntimeError("A context manager suppressed the exception of a handler; raise it again after cleanup")
 
 
-def _returns_async_manager(function: Callable[..., Any]) -> bool:
+def _returns_async_manager(function: Callable[..., object]) -> bool:
     if isinstance(function, type):
         return issubclass(function, AbstractAsyncContextManager) and not issubclass(function, AbstractContextManager)
     return is_async(function) or is_async_generator(inspect.unwrap(function))

@@ -104,7 +104,7 @@ class Context(CallInfo, ContextView):
             self.call.record.progress = (progress, total)
             await self._emit("notifications/progress", params)
 
-    async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
+    async def log(self, level: str, data: object, *, logger: str | None = None) -> None:
         """Send a log message to the client, if it requested this level.
 
         `data` is any JSON value. Do not log secrets.
@@ -113,28 +113,28 @@ class Context(CallInfo, ContextView):
         if params is not None and not self.replaying:
             await self._emit(LOG_MESSAGE_METHOD, params)
 
-    async def debug(self, data: Any, *, logger: str | None = None) -> None:
+    async def debug(self, data: object, *, logger: str | None = None) -> None:
         await self.log("debug", data, logger=logger)
 
-    async def info(self, data: Any, *, logger: str | None = None) -> None:
+    async def info(self, data: object, *, logger: str | None = None) -> None:
         await self.log("info", data, logger=logger)
 
-    async def notice(self, data: Any, *, logger: str | None = None) -> None:
+    async def notice(self, data: object, *, logger: str | None = None) -> None:
         await self.log("notice", data, logger=logger)
 
-    async def warning(self, data: Any, *, logger: str | None = None) -> None:
+    async def warning(self, data: object, *, logger: str | None = None) -> None:
         await self.log("warning", data, logger=logger)
 
-    async def error(self, data: Any, *, logger: str | None = None) -> None:
+    async def error(self, data: object, *, logger: str | None = None) -> None:
         await self.log("error", data, logger=logger)
 
-    async def critical(self, data: Any, *, logger: str | None = None) -> None:
+    async def critical(self, data: object, *, logger: str | None = None) -> None:
         await self.log("critical", data, logger=logger)
 
-    async def alert(self, data: Any, *, logger: str | None = None) -> None:
+    async def alert(self, data: object, *, logger: str | None = None) -> None:
         await self.log("alert", data, logger=logger)
 
-    async def emergency(self, data: Any, *, logger: str | None = None) -> None:
+    async def emergency(self, data: object, *, logger: str | None = None) -> None:
         await self.log("emergency", data, logger=logger)
 
     async def notify(self, method: str, params: JSONObject | None = None) -> None:
@@ -142,7 +142,7 @@ class Context(CallInfo, ContextView):
         check_notification_method(method)
         await self._emit(method, params or {})
 
-    def background(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+    def background(self, fn: Callable[..., object], /, *args: object, **kwargs: object) -> None:
         """Run `fn` after the response, on the event loop or a thread. Thread-safe.
 
         A job of a handler runs only if the handler returns and its transaction commits. The jobs of one call run one
@@ -165,7 +165,7 @@ class Context(CallInfo, ContextView):
         else:
             self.jobs.append(job)
 
-    def add_cleanup(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+    def add_cleanup(self, fn: Callable[..., object], /, *args: object, **kwargs: object) -> None:
         """Register a cleanup callback for resources kept in `state`. Thread-safe.
 
         With a session it runs when this process discards the session or exits. Without a session (stateless era) it
@@ -222,7 +222,7 @@ class Context(CallInfo, ContextView):
         )
 
     async def elicit(
-        self, message: str, schema: Any = bool, *, key: str | None = None, strict: bool = False
+        self, message: str, schema: object = bool, *, key: str | None = None, strict: bool = False
     ) -> ElicitationResult[Any]:
         """Ask the user for a value (client/elicitation, form mode).
 
@@ -244,7 +244,7 @@ class Context(CallInfo, ContextView):
         """
         self.check_no_transaction()
         request = await self.run_on_call_loop(build_form_request(self.call, message, schema, key))
-        answer: ElicitationResult[Any] = await self.request_input(request._replace(strict=strict))
+        answer: ElicitationResult[object] = await self.request_input(request._replace(strict=strict))
         return answer
 
     async def elicit_url(self, message: str, url: Any, *, key: str | None = None) -> ElicitationResult[None]:
@@ -284,11 +284,11 @@ class Context(CallInfo, ContextView):
         stop_sequences: Sequence[str] | None = None,
         model_preferences: str | Sequence[str] | JSONMapping | None = None,
         include_context: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         tools: Sequence[OfferedTool] | None = None,
         tool_choice: str | None = None,
         max_iterations: int = DEFAULT_MAX_ITERATIONS,
-        result_type: Any = None,
+        result_type: object = None,
         key: str | None = None,
     ) -> SamplingResult[Any]:
         """Request a message of at most `max_tokens` tokens from the client's model.
@@ -329,11 +329,11 @@ class Context(CallInfo, ContextView):
         roots: list[Root] = await self.request_input(build_roots_request(key))
         return roots
 
-    async def gather(self, *branches: Awaitable[Any]) -> list[Any]:
+    async def gather(self, *branches: Awaitable[object]) -> list[Any]:
         """Run requests or calls concurrently; in the stateless era in one round."""
         return await gather(*branches)
 
-    async def run_once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
+    async def run_once(self, key: str, fn: Callable[[], object], *, durable: bool = False) -> Any:
         """Run `fn` (sync or async) once per conversation and keep its JSON value.
 
         The following rounds skip the step. Each key may be used once in a call. A sync `fn` runs on the thread of the
@@ -348,7 +348,7 @@ class Context(CallInfo, ContextView):
         """
         return await self.run_on_call_loop(self.run_step(key, fn, durable))
 
-    async def run_step(self, key: str, fn: Callable[[], Any], durable: bool) -> Any:
+    async def run_step(self, key: str, fn: Callable[[], object], durable: bool) -> Any:
         """Run a step on the loop of the call; see `run_once`."""
 
         async def run() -> Any:

@@ -79,13 +79,13 @@ class InputRequest(NamedTuple):
     params: JSONObject | None
     required_capability: JSONObject
     """Client capability that the request requires."""
-    parse: Callable[[Any], Any]
+    parse: Callable[[Any], object]
     """Parser of the raw response: a value or awaitable, or InvalidInputResponse."""
     key: str | None = None
     """Name given by the author; visible on the wire in the stateless era."""
-    identity: Any = None
+    identity: object = None
     """JSON that identifies the request if its parameters can differ between runs."""
-    parse_again: Callable[[Any], Any] | None = None
+    parse_again: Callable[[Any], object] | None = None
     """Parser for a response that an earlier round accepted.
 
     The handler may have changed the data since then, which does not make the response invalid.
@@ -136,7 +136,7 @@ class ClientConversation(Protocol):
         """Run a step once and record its value; with `durable`, in a database row."""
 
 
-async def parse_value(parse: Callable[[Any], Any], raw: Any) -> Any:
+async def parse_value(parse: Callable[[Any], object], raw: object) -> Any:
     """Return the value of a parser, which may be awaitable."""
     value = parse(raw)
     return await value if inspect.isawaitable(value) else value
@@ -236,7 +236,7 @@ def explain_missing_stream(call: Call) -> str | None:
 
 class _RecordedResponse(NamedTuple):
     digest: str
-    response: Any
+    response: object
 
 
 class StoredRounds(NamedTuple):
@@ -354,12 +354,12 @@ class ReplayConversation:
         self._is_past_replay = True
         raise CallSuspended
 
-    async def _parse_response(self, key: str, request: InputRequest, response: Any) -> Any:
+    async def _parse_response(self, key: str, request: InputRequest, response: object) -> object:
         """Return the value of a recorded response. Raises InvalidInputResponse."""
         parse = request.parse_again if key in self._accepted else None
         return await parse_value(parse or request.parse, response)
 
-    def record_response(self, key: str, response: Any) -> None:
+    def record_response(self, key: str, response: object) -> None:
         """Record a valid response to a pending request, which is then no longer pending."""
         digest, _ = self.pending_requests.pop(key)
         self._recorded[key] = _RecordedResponse(digest, response)
@@ -485,7 +485,7 @@ def is_suspension(problem: BaseException) -> bool:
     return isinstance(problem, CallSuspended)
 
 
-async def gather(*branches: Awaitable[Any]) -> list[Any]:
+async def gather(*branches: Awaitable[object]) -> list[Any]:
     """Run branches concurrently, so that one round sends the requests of all of them.
 
     Each branch runs to its end or to its suspension. Errors take precedence over suspensions.

@@ -28,7 +28,7 @@ _FORM_CAPABILITY: JSONObject = {"elicitation": {"form": {}}}
 _URL_CAPABILITY: JSONObject = {"elicitation": {"url": {}}}
 
 
-async def build_form_request(call: Call, message: str, schema: Any, key: str | None) -> InputRequest:
+async def build_form_request(call: Call, message: str, schema: object, key: str | None) -> InputRequest:
     """Build the request for the values of a form (form mode).
 
     Raises:
@@ -77,7 +77,7 @@ def clean_form_schema(schema: JSONObject) -> JSONObject:
     return {**schema, "properties": properties}
 
 
-def _clean_labels(schema: Any) -> Any:
+def _clean_labels(schema: Any) -> object:
     """Return a schema with cleaned labels, those of its choices included."""
     if type(schema) is not dict:
         return schema
@@ -96,8 +96,8 @@ def _clean_labels(schema: Any) -> Any:
 
 
 def _build_form_parser(
-    read: Callable[[Any], Awaitable[tuple[Any, Any]]],
-) -> Callable[[Any], Awaitable[ElicitationResult[Any]]]:
+    read: Callable[[Any], Awaitable[tuple[object, object]]],
+) -> Callable[[Any], Awaitable[ElicitationResult[object]]]:
     """Build the parser of a response; `read` returns the values and the bound form."""
 
     async def parse(raw: Any) -> ElicitationResult[Any]:
@@ -114,7 +114,7 @@ def _build_form_parser(
     return parse
 
 
-def _get_action(raw: Any) -> str:
+def _get_action(raw: object) -> str:
     action = raw.get("action") if type(raw) is dict else None
     if action not in ACTIONS:
         raise InvalidInputResponse("action must be accept, decline or cancel")
@@ -129,7 +129,7 @@ def build_url_request(
     Accepting is consent to open the page, not completion. Revisions with an elicitation id get `id`, or a new one.
     """
 
-    def read(raw: Any) -> ElicitationResult[None]:
+    def read(raw: object) -> ElicitationResult[None]:
         return ElicitationResult(_get_action(raw))
 
     params = {"mode": "url", "message": clean_text(str(message)), "url": url}
@@ -138,7 +138,7 @@ def build_url_request(
     return InputRequest("elicitation/create", params, _URL_CAPABILITY, read, key)
 
 
-def is_absolute_url(url: Any) -> bool:
+def is_absolute_url(url: object) -> bool:
     """Return True for an absolute URL, which is sent unchanged.
 
     Raises ValueError for a URL that no browser should open.
@@ -152,7 +152,7 @@ def is_absolute_url(url: Any) -> bool:
 
 
 async def build_page_request(
-    call: Call, conversation: ClientConversation, message: str, target: Any, *, key: str | None, counts: Counter[str]
+    call: Call, conversation: ClientConversation, message: str, target: object, *, key: str | None, counts: Counter[str]
 ) -> InputRequest:
     """Build the request to open a page of this site and to return from it.
 
@@ -173,7 +173,7 @@ async def build_page_request(
     # The following rounds refer to the same visit of the page.
     id, url = await conversation.run_once(f"elicit_url:{name}:{counts[name]}", issue_link)
 
-    async def read(raw: Any) -> ElicitationResult[None]:
+    async def read(raw: object) -> ElicitationResult[None]:
         action = _get_action(raw)
         if action == "accept":
             # A transport that carries only responses has one thread for each call, which must not wait.

@@ -18,7 +18,7 @@ from mcp_django.server.calls.call import Call, get_request_identity
 
 logger = get_logger("mcp_django.server")
 
-RunStep = Callable[[], Awaitable[Any]]
+RunStep = Callable[[], Awaitable[object]]
 OUTCOME_WAIT_SECONDS = 10.0
 """Seconds that a second attempt waits for the first one to finish."""
 CHECK_INTERVALS_SECONDS = 0.05, 0.5
@@ -51,7 +51,7 @@ class RunOnceKeys:
         self._seen.add(key)
 
 
-def round_trip_json(value: Any) -> Any:
+def round_trip_json(value: object) -> Any:
     """Convert a value to JSON and back, so that both eras lose the same types."""
     return jsonrpc.loads(jsonrpc.dumps(value))
 
@@ -102,7 +102,7 @@ async def _wait_for_outcome(call: Call, name: str) -> JSONObject | None:
     return outcome
 
 
-def _replay_outcome(key: str, outcome: JSONObject | None) -> Any:
+def _replay_outcome(key: str, outcome: JSONObject | None) -> object:
     if outcome is not None and "value" in outcome:
         return outcome["value"]
     if outcome is not None and "error" in outcome:

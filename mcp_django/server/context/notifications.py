@@ -1,7 +1,5 @@
 """Parameters of progress, log and custom notifications of a running call."""
 
-from typing import Any
-
 from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.schema import to_json
@@ -30,7 +28,7 @@ def build_progress_params(
     return params
 
 
-def build_log_params(call: Call, level: str, data: Any, logger: str | None) -> JSONObject | None:
+def build_log_params(call: Call, level: str, data: object, logger: str | None) -> JSONObject | None:
     """Build the parameters of `notifications/message`; None for an unwanted level."""
     if level not in LOG_LEVELS:
         raise ValueError(f"unknown log level {level!r}; use one of {', '.join(LOG_LEVELS)}")

@@ -1,7 +1,7 @@
 """Result types of `ctx.elicit`, `ctx.sample` and `ctx.list_roots`."""
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from mcp_django.server.context.conversation import InputRequest, InvalidInputResponse
 
@@ -15,7 +15,7 @@ class ElicitationResult(Generic[T]):
     action: str
     """`accept`, `decline` or `cancel`."""
     data: T | None = None
-    form: Any = None
+    form: object = None
     """Bound and valid Django form, if the request used one; a ModelForm can `save()`."""
 
     def __bool__(self) -> bool:
@@ -36,7 +36,7 @@ class Root:
 def build_roots_request(key: str | None) -> InputRequest:
     """Build the request for the client's roots (client/roots)."""
 
-    def read(raw: Any) -> list[Root]:
+    def read(raw: object) -> list[Root]:
         roots = raw.get("roots") if type(raw) is dict else None
         if type(roots) is not list or not all(type(root) is dict and type(root.get("uri")) is str for root in roots):
             raise InvalidInputResponse("roots must be a list of objects with a uri")

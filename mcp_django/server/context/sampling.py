@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Wire = JSONObject
-OfferedTool = str | Callable[..., Any] | Tool | JSONMapping
+OfferedTool = str | Callable[..., object] | Tool | JSONMapping
 """A tool for a sampling request.
 
 It is the name of a tool of the server, the function of one, any other function, a Tool, or a definition in wire form:
@@ -134,11 +134,11 @@ async def prepare_sampling(
     stop_sequences: Sequence[str] | None = None,
     model_preferences: str | Sequence[str] | JSONMapping | None = None,
     include_context: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, object] | None = None,
     tools: Sequence[OfferedTool] | None = None,
     tool_choice: str | None = None,
     max_iterations: int = DEFAULT_MAX_ITERATIONS,
-    result_type: Any = None,
+    result_type: object = None,
     key: str | None = None,
 ) -> "SamplingLoop":
     """Create the sampling loop of `Context.sample`.
@@ -211,7 +211,7 @@ class SamplingLoop:
         self._iteration = 0
         self._attempt = 1
         self._scope = self._assign_scope(messages)
-        self._latest_result: SamplingResult[Any] | None = None
+        self._latest_result: SamplingResult[object] | None = None
 
     @property
     def _is_last(self) -> bool:
@@ -253,7 +253,7 @@ class SamplingLoop:
             if result is not None:
                 return result
 
-    def _parse_result(self, result: SamplingResult[Any]) -> SamplingResult[Any] | None:
+    def _parse_result(self, result: SamplingResult[object]) -> SamplingResult[object] | None:
         """Return the result with its value; None if the model must correct it."""
         if self._result_reader is None:
             return replace(result, result=result.text, messages=self._messages)
@@ -326,7 +326,7 @@ def _shape_messages(call: Call, messages: list[Wire], needs: Wire) -> list[Wire]
 
 
 def _build_parser(with_tools: bool) -> Any:
-    def read(raw: Any) -> SamplingResult[Any]:
+    def read(raw: object) -> SamplingResult[Any]:
         if type(raw) is not dict:
             raise InvalidInputResponse("a sample must be an object")
         try:
@@ -356,13 +356,13 @@ def _add_schema_instruction(messages: list[Wire], schema: Wire) -> list[Wire]:
     return [*messages[:-1], {**last, "content": [{**block, "text": f"{block['text']}\n\n{instruction}"}]}]
 
 
-def _describe_problem(sample: SamplingResult[Any], problem: ArgumentError) -> str:
+def _describe_problem(sample: SamplingResult[object], problem: ArgumentError) -> str:
     if sample.stop_reason == "maxTokens":
         return "the answer was cut off because it is too long"
     return str(problem)
 
 
-def short_digest(value: Any) -> str:
+def short_digest(value: object) -> str:
     """Return a short digest of a JSON value."""
     return hashlib.sha256(jsonrpc.dumps_sorted(value)).hexdigest()[:10]
 

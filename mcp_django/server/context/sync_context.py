@@ -29,7 +29,7 @@ class SyncContext:
         if not iscoroutinefunction(value):
             return value
 
-        def wait(*args: Any, **kwargs: Any) -> Any:
+        def wait(*args: object, **kwargs: object) -> Any:
             if name not in CLIENT_REQUEST_METHODS:
                 return async_to_sync(value)(*args, **kwargs)
             self._context.check_no_transaction()
@@ -55,7 +55,7 @@ class SyncContext:
             if sample is not None:
                 return sample
 
-    def run_once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
+    def run_once(self, key: str, fn: Callable[[], object], *, durable: bool = False) -> Any:
         """Run a step once, like `Context.run_once`; a sync `fn` runs on this thread."""
         context = self._context
 
@@ -67,7 +67,7 @@ class SyncContext:
             context.check_no_transaction(durable=True)
         return async_to_sync(context.run_step)(key, run, durable)
 
-    def gather(self, *branches: Callable[["Context"], Awaitable[Any]]) -> list[Any]:
+    def gather(self, *branches: Callable[["Context"], Awaitable[object]]) -> list[Any]:
         """Run functions of the async Context concurrently.
 
         ctx.sync.gather(lambda c: c.elicit("A?"), lambda c: c.elicit("B?"))

@@ -8,7 +8,7 @@ from mcp_django.protocol.revisions import REVISIONS, Era
 STATELESS, HANDSHAKE = Era.STATELESS, Era.HANDSHAKE
 
 
-def select_era(version: str | None, raw: Any) -> Era:
+def select_era(version: str | None, raw: object) -> Era:
     """Select the era of a message by its version header and its `_meta`.
 
     `version` is None without the header. Neither the method nor a session id matters: `initialize` in a stateless

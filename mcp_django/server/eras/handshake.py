@@ -32,7 +32,7 @@ basic/lifecycle: ping is allowed at any time.
 """
 
 
-def is_sessionless(raw: Any) -> bool:
+def is_sessionless(raw: object) -> bool:
     """Return True if the message may come without a session.
 
     Transports check this before they require a session id.
@@ -63,7 +63,7 @@ class HandshakeEra:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    def parse(self, raw: Any, connection: Connection) -> jsonrpc.Message | list[Any]:
+    def parse(self, raw: object, connection: Connection) -> jsonrpc.Message | list[Any]:
         if type(raw) is not list:
             return jsonrpc.read(raw)
         # basic/transports of 2025-03-26: batches MUST be accepted. Later revisions removed them, the first one never

@@ -4,7 +4,6 @@ A request to the client ends the call; the client answers it in a retry.
 """
 
 import hashlib
-from typing import Any
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
@@ -47,7 +46,7 @@ class StatelessEra:
         # list.
         self._supported = list(STATELESS_VERSIONS if self._is_offered else HANDSHAKE_VERSIONS)
 
-    def parse(self, raw: Any, connection: Connection) -> jsonrpc.Message:
+    def parse(self, raw: object, connection: Connection) -> jsonrpc.Message:
         message = jsonrpc.read(raw)
         if type(message) is jsonrpc.Response:
             raise InvalidRequest("Clients must not send responses in this revision; use inputResponses in a retry")

@@ -8,7 +8,7 @@ from mcp_django.server.callables import run_callable
 from mcp_django.server.context.context import Context
 from mcp_django.server.primitives.base import Primitive
 
-Proceed = Callable[[], Awaitable[Any]]
+Proceed = Callable[[], Awaitable[object]]
 
 
 async def run_with_hooks(primitive: Primitive, context: Context, innermost: Proceed) -> Any:

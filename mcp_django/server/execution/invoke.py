@@ -55,7 +55,7 @@ logger = get_logger("mcp_django.server")
 
 
 T = TypeVar("T")
-_UNSET: Any = object()
+_UNSET: object = object()
 
 
 class HandlerTimeout(Exception):
@@ -296,7 +296,7 @@ async def run_handler(call: Call, handler: Handler, values: dict[str, Any], cont
 
 
 async def _confirm_attempt(
-    attempt: AttemptControl, call: Call, databases: Sequence[str], value: Any, context: Context
+    attempt: AttemptControl, call: Call, databases: Sequence[str], value: object, context: Context
 ) -> None:
     tool = context.tool
     is_result = context.is_outermost and tool is not None and type(value) is not ExtensionResult
@@ -308,14 +308,14 @@ async def _confirm_attempt(
     await attempt.confirm(databases, call, build_result if is_result else None)
 
 
-async def _inject_and_run(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
+async def _inject_and_run(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> object:
     """Fill the injected parameters, call the function, and collect the pieces of its result."""
     if handler.injected is not None:
         handler.injected.fill(values, context)
     if handler.dependencies is None:
         return await _call_function(call, handler, values, context)
 
-    value: Any = _UNSET
+    value: object = _UNSET
     if call.record.attempt is not None:
         call.record.attempt.has_begun = True
     async with AsyncExitStack() as stack:
@@ -326,7 +326,7 @@ async def _inject_and_run(call: Call, handler: Handler, values: dict[str, Any], 
     return value
 
 
-async def _call_function(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
+async def _call_function(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> object:
     attempt, on_value = call.record.attempt, None
     if attempt is not None and _is_final(call, handler, context):
         on_value = functools.partial(_keep_result, attempt, call, context)
@@ -351,7 +351,7 @@ def _is_final(call: Call, handler: Handler, context: Context) -> bool:
     )
 
 
-def _keep_result(attempt: AttemptControl, call: Call, context: Context, value: Any) -> None:
+def _keep_result(attempt: AttemptControl, call: Call, context: Context, value: object) -> None:
     tool = context.tool
     is_open = context.unfinished_conversation is not None or context.cleanup_callbacks is not None
     is_open = is_open or call.record.cancelled
@@ -385,7 +385,7 @@ async def resource_exists(call: Call, primitive: Resource | ResourceTemplate, va
 
 async def _run_suspendable(
     call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context
-) -> Any:
+) -> object:
     """Run a handler; a pending request to the client overrides its value."""
     try:
         value = await _run_within_limits(call, primitive, handler, values, context)
@@ -407,7 +407,7 @@ async def _run_suspendable(
 
 async def _run_within_limits(
     call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context
-) -> Any:
+) -> object:
     """Run a handler in its time limit, context managers and hooks.
 
     The primitive's own handler runs inside guards and interceptors. A completer runs after the guards. Raises

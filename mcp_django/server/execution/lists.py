@@ -97,8 +97,8 @@ class PrimitiveLists:
 
     def __init__(self, server: "Server") -> None:
         self._server = server
-        self._pages: OrderedDict[tuple[Any, ...], EncodedResult] = OrderedDict()
-        self._provided_pages: OrderedDict[tuple[Any, ...], _ProvidedPage] = OrderedDict()
+        self._pages: OrderedDict[tuple[object, ...], EncodedResult] = OrderedDict()
+        self._provided_pages: OrderedDict[tuple[object, ...], _ProvidedPage] = OrderedDict()
         self._restricted: dict[str, tuple[Any, list[Primitive]]] = {}
         self._logged_duplicates: set[tuple[str, ...]] = set()
 

@@ -115,10 +115,10 @@ class NestedConversation:
         key = request.key or f"{request.method.partition('/')[0]}-{short_digest(request.identity_json)}"
         return await self._unless_suspended(self._outer.request_input(request._replace(key=f"{self._scope}.{key}")))
 
-    async def run_once(self, key: str, run: Callable[[], Awaitable[Any]], **how: Any) -> Any:
+    async def run_once(self, key: str, run: Callable[[], Awaitable[object]], **how: Any) -> Any:
         return await self._unless_suspended(self._outer.run_once(f"{self._scope}.{key}", run, **how))
 
-    async def _unless_suspended(self, step: Awaitable[Any]) -> Any:
+    async def _unless_suspended(self, step: Awaitable[object]) -> object:
         try:
             return await step
         except CallSuspended:
@@ -140,7 +140,7 @@ async def _is_allowed(call: Call, tool: Tool) -> bool:
     return not authorizer.is_restricted(tool) or (await authorizer.decide(call.principal, tool)).allowed
 
 
-async def _find_tool(call: Call, item: Any) -> Tool:
+async def _find_tool(call: Call, item: object) -> Tool:
     registered = call.server.registry.tools
     if isinstance(item, Tool):
         return item
@@ -154,7 +154,7 @@ async def _find_tool(call: Call, item: Any) -> Tool:
     return next((tool for tool in registered if tool.handler.fn == item), None) or _compile_function(item)
 
 
-def _compile_function(fn: Callable[..., Any]) -> Tool:
+def _compile_function(fn: Callable[..., object]) -> Tool:
     """Compile a function into a tool, cached for functions at module level.
 
     A function created by a handler is not cached, because the cache would keep its closure alive.
@@ -164,7 +164,7 @@ def _compile_function(fn: Callable[..., Any]) -> Tool:
 
 
 @lru_cache(maxsize=256)
-def _compile_cached(fn: Callable[..., Any]) -> Tool:
+def _compile_cached(fn: Callable[..., object]) -> Tool:
     return build_tool(fn)
 
 

@@ -38,7 +38,7 @@ STREAM_TYPES: frozenset[type] = frozenset({ToolStream, types.AsyncGeneratorType,
 class _GeneratorResult(NamedTuple):
     """Return value of a generator, which is the result."""
 
-    value: Any
+    value: object
 
 
 async def collect_stream(value: Any, context: Context, output: ToolOutput | None) -> Any:
@@ -47,7 +47,7 @@ async def collect_stream(value: Any, context: Context, output: ToolOutput | None
     A ToolResult as a piece is the complete result. Raises the exceptions of the generator, and ToolError above the
     limit.
     """
-    stream: ToolStream[Any] = value if type(value) is ToolStream else ToolStream(value)
+    stream: ToolStream[object] = value if type(value) is ToolStream else ToolStream(value)
     accumulate = stream.accumulate or _get_default_accumulate(output)
     pieces: list[Any] = []
     number = 0
@@ -78,7 +78,7 @@ def _get_default_accumulate(output: ToolOutput | None) -> Accumulate | None:
     return "text" if kind == "string" else "list" if kind == "array" else "last"
 
 
-def _accumulate(pieces: list[Any], accumulate: Accumulate | None) -> Any:
+def _accumulate(pieces: list[Any], accumulate: Accumulate | None) -> object:
     if callable(accumulate):
         return accumulate(pieces)
     if accumulate == "last":
@@ -88,7 +88,7 @@ def _accumulate(pieces: list[Any], accumulate: Accumulate | None) -> Any:
     return pieces
 
 
-def _format_message(piece: Any) -> str:
+def _format_message(piece: object) -> str:
     """Format a piece as a progress message, shortened if necessary."""
     if isinstance(piece, TextContent):
         piece = piece.text
@@ -111,7 +111,7 @@ class _PieceIterator:
     def __aiter__(self) -> "_PieceIterator":
         return self
 
-    async def __anext__(self) -> Any:
+    async def __anext__(self) -> object:
         if self._async is not None:
             return await anext(self._async)
         assert self._iterator is not None
@@ -133,13 +133,13 @@ class _PieceIterator:
             logger.exception("Generator of a tool result could not be closed")
 
 
-_END: Any = object()
+_END: object = object()
 
 
 class _LockedIterator:
     """Sync iterator that a thread may be using when its call ends."""
 
-    def __init__(self, items: Iterator[Any]) -> None:
+    def __init__(self, items: Iterator[object]) -> None:
         self._items = items
         self._lock = threading.Lock()
         self._stopped = False

@@ -79,7 +79,7 @@ class _DependencyStep:
 
     __slots__ = ("_context_names", "_dependencies", "_injected", "_provide", "has_cleanup")
 
-    def __init__(self, provide: Callable[..., Any], plan: _DependencyPlan, where: str) -> None:
+    def __init__(self, provide: Callable[..., object], plan: _DependencyPlan, where: str) -> None:
         if not callable(provide):
             raise DeclarationError(f"{where}: Depends() requires a function, not {type(provide).__name__}")
         where = f"{where}: the dependency {_get_name(provide)}"
@@ -89,7 +89,7 @@ class _DependencyStep:
         for number, (name, argument) in enumerate(arguments.items()):
             if name in injected:
                 continue
-            if number == 0 and not injected and argument.annotation in (Any, object):
+            if number == 0 and not injected and argument.annotation in (object, Any):
                 self._context_names = (name,)  # an unannotated first parameter receives the Context
             elif argument.is_required:
                 raise DeclarationError(
@@ -122,12 +122,12 @@ class _ThreadedContextManager:
     caller, and the caller gets the values that the manager sets.
     """
 
-    def __init__(self, inner: AbstractContextManager[Any], executor: Executor) -> None:
+    def __init__(self, inner: AbstractContextManager[object], executor: Executor) -> None:
         self._inner = inner
         self._executor = executor
         self._context = contextvars.Context()
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> object:
         value = await self._executor.run(self._run_in_context, self._inner.__enter__)
         move_context(self._context)
         return value
@@ -141,7 +141,7 @@ class _ThreadedContextManager:
         move_context(self._context)
         return is_suppressed
 
-    def _run_in_context(self, function: Callable[..., Any], *args: Any) -> Any:
+    def _run_in_context(self, function: Callable[..., object], *args: object) -> Any:
         caller_context = contextvars.copy_context()
 
         def run() -> Any:
@@ -162,7 +162,7 @@ def _resolve_provider(provide: Callable[..., Any]) -> tuple[Callable[..., Any], 
     return provide, inner is not provide and (is_sync_generator(inner) or is_async_generator(inner))
 
 
-def _cache_key(provide: Any) -> Any:
+def _cache_key(provide: object) -> object:
     try:
         hash(provide)
     except TypeError:
@@ -170,5 +170,5 @@ def _cache_key(provide: Any) -> Any:
     return provide
 
 
-def _get_name(provide: Any) -> str:
+def _get_name(provide: object) -> str:
     return str(getattr(provide, "__qualname__", type(provide).__qualname__)).replace("<locals>.", "")

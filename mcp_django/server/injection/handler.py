@@ -66,7 +66,7 @@ class Handler:
 
     def _run_on_thread(
         self, attempt: AttemptControl, values: dict[str, Any], on_value: Callable[[Any], object] | None
-    ) -> Any:
+    ) -> object:
         attempt.has_begun = True
         value = self.fn(**values)
         if on_value is not None:

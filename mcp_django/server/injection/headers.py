@@ -11,7 +11,7 @@ from mcp_django.schema import ArgumentError, DeclarationError, compile_text_read
 
 CREDENTIAL_HEADERS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
 """Headers that authenticate the caller; handlers never receive them."""
-ABSENT: Any = object()
+ABSENT: object = object()
 """Marker for a missing header whose parameter has a default."""
 
 
@@ -37,7 +37,7 @@ class HeaderReader:
 
     __slots__ = ("_key", "_name", "_optional", "_read")
 
-    def __init__(self, header: Header, parameter: str, annotation: Any, *, optional: bool, where: str) -> None:
+    def __init__(self, header: Header, parameter: str, annotation: object, *, optional: bool, where: str) -> None:
         """Compile a reader; raise DeclarationError for an invalid or forbidden name."""
         self._name = parameter.replace("_", "-").title() if header.name is None else header.name
         where = f"{where}: parameter '{parameter}'"
@@ -49,7 +49,7 @@ class HeaderReader:
                 f"{where}: {self._name} authenticates the caller and is not available to handlers; use Principal"
             )
         self._optional = optional
-        self._read: Callable[[str], Any] = compile_text_reader(_strip_header(annotation), where)
+        self._read: Callable[[str], object] = compile_text_reader(_strip_header(annotation), where)
 
     def read(self, headers: Mapping[str, str]) -> Any:
         """Return the converted value, or ABSENT. Raises ToolError for an invalid header."""
@@ -64,7 +64,7 @@ class HeaderReader:
             raise ToolError(f"Invalid value of the header {self._name}: {problem}") from None
 
 
-def _strip_header(annotation: Any) -> Any:
+def _strip_header(annotation: object) -> object:
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *extras = get_args(annotation)

@@ -24,11 +24,11 @@ class Depends:
     parameter never appears in a schema.
     """
 
-    provide: Callable[..., Any]
+    provide: Callable[..., object]
     cache: bool = True
 
 
-def get_injection(annotation: Any) -> Any:
+def get_injection(annotation: object) -> Any:
     """Return the injection for a parameter of this type; None if the client fills it.
 
     The result is ContextView, Principal, or a Depends or Header object. A Depends or Header given as the default of a
@@ -46,12 +46,12 @@ def get_injection(annotation: Any) -> Any:
     return ContextView if isinstance(annotation, type) and issubclass(annotation, ContextView) else None
 
 
-def is_injected(annotation: Any) -> bool:
+def is_injected(annotation: object) -> bool:
     """Return True if the server fills parameters of this type."""
     return get_injection(annotation) is not None
 
 
-def find_injected_parameters(fn: Callable[..., Any]) -> dict[str, Any]:
+def find_injected_parameters(fn: Callable[..., object]) -> dict[str, Any]:
     """Return the parameters of `fn` that the server fills, with their annotations."""
     return {
         name: hint
@@ -65,7 +65,7 @@ class InjectedParameters:
 
     __slots__ = ("contexts", "depends", "headers", "principals")
 
-    def __init__(self, fn: Callable[..., Any], injected: Mapping[str, Any], where: str) -> None:
+    def __init__(self, fn: Callable[..., object], injected: Mapping[str, object], where: str) -> None:
         """Group the parameters; raise DeclarationError for an invalid header."""
         injections = {name: get_injection(annotation) for name, annotation in injected.items()}
         self.contexts = tuple(name for name, what in injections.items() if what is ContextView)
@@ -93,7 +93,7 @@ class InjectedParameters:
                 values[name] = value
 
 
-def _has_default(fn: Callable[..., Any], name: str) -> bool:
+def _has_default(fn: Callable[..., object], name: str) -> bool:
     parameter = inspect.signature(fn).parameters.get(name)
     return (
         parameter is not None

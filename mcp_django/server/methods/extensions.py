@@ -48,7 +48,7 @@ async def _run(call: Call, method: ExtensionMethod) -> JSONObject:
     return _build_body(method, value)
 
 
-def _build_body(method: ExtensionMethod, value: Any) -> JSONObject:
+def _build_body(method: ExtensionMethod, value: object) -> JSONObject:
     body = value if method.output is None else method.output.to_structured(value)
     if not isinstance(body, Mapping):
         raise TypeError(f"{method.source} must return a JSON object, not {type(body).__name__}")

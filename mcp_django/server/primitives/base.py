@@ -31,7 +31,7 @@ ScopesFor = Callable[[JSONObject], Any]
 STRICT: Final = "strict"
 Confirmation = bool | Literal["strict"]
 """Confirmation of a call by the user; with "strict" in no way that a model could use itself."""
-Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
+Permission = str | Callable[[Any], object] | Sequence[str | Callable[[Any], object]]
 
 _RATE = re.compile(r"([1-9]\d{0,8})/([1-9]\d{0,4})?(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -46,7 +46,7 @@ class Rate(NamedTuple):
     seconds: int
 
     @classmethod
-    def parse(cls, text: Any) -> "Rate":
+    def parse(cls, text: object) -> "Rate":
         """Parse "10/s", "10/m", "100/h", "1000/d" or, for several units, "5/15m".
 
         Raises ValueError.
@@ -79,7 +79,7 @@ class CallCheck(NamedTuple):
     """Check of the caller that a handler makes at each call, as reports describe it."""
 
     name: str
-    is_allowed: Callable[[Any], Any]
+    is_allowed: Callable[[Any], object]
     """Function of the Context; runs on a thread."""
     hides: bool = False
     """True if lists leave the primitive out for callers whom it refuses."""
@@ -113,11 +113,11 @@ class Primitive(ABC):
     """Maximum run time in seconds; None for the server's default."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Data for guards, interceptors and handlers; never sent to clients."""
-    guards: Sequence[Callable[..., Any]] = ()
+    guards: Sequence[Callable[..., object]] = ()
     """Functions of the Context that run first; False refuses the call."""
-    interceptors: Sequence[Callable[..., Any]] = ()
+    interceptors: Sequence[Callable[..., object]] = ()
     """Functions of the Context and of the inner step, the outermost first."""
-    exception_handlers: Mapping[type[Exception], Callable[..., Any]] = field(default_factory=dict)
+    exception_handlers: Mapping[type[Exception], Callable[..., object]] = field(default_factory=dict)
     """Functions of an exception and the Context that return the result, by class."""
     handler: Handler
     source: str = ""
@@ -155,7 +155,7 @@ class Primitive(ABC):
     @abstractmethod
     def _wire(self) -> JSONObject: ...
 
-    def _common(self, **members: Any) -> JSONObject:
+    def _common(self, **members: object) -> JSONObject:
         """Return the members of all primitives and `members`, without those that are None."""
         meta = {**self.meta, **({TAGS_KEY: list(self.tags)} if self.tags else {})}
         entry = {
@@ -202,7 +202,7 @@ class ToolOutput(Protocol):
     def is_wrapped(self) -> bool:
         """True if the value is wrapped in an object under "result"."""
 
-    def to_structured(self, value: Any) -> Any:
+    def to_structured(self, value: object) -> Any:
         """Return a result as `structuredContent`. Raises OutputError if it does not fit."""
 
 

@@ -34,16 +34,16 @@ DEFAULT_MAX_PIECES = 100_000
 """Default maximum number of pieces kept for the result."""
 
 T = TypeVar("T")
-Accumulate = Literal["text", "list", "last"] | Callable[[list[Any]], Any]
+Accumulate = Literal["text", "list", "last"] | Callable[[list[Any]], object]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """Complete result of a tool, for results that a plain value cannot express."""
 
-    content: Any = ()
+    content: object = ()
     """Text, content blocks, or a list of both."""
-    structured: Any = None
+    structured: object = None
     """Structured content; checked against the tool's output schema, if any."""
     is_error: bool = False
     """True if the tool failed in a way that the model can correct."""
@@ -54,7 +54,7 @@ class ToolResult:
 class ResourceResult:
     """Result with several contents, contents with a `_meta`, or contents that clients may cache."""
 
-    contents: Sequence[Any]
+    contents: Sequence[object]
     meta: JSONMapping = field(default_factory=dict)
     ttl: float = 0.0
     """Seconds for which clients may cache the result (stateless era)."""
@@ -66,7 +66,7 @@ class ResourceResult:
 class PromptResult:
     """Messages of a prompt with a description of their own."""
 
-    messages: Any
+    messages: object
     description: str | None = None
     meta: JSONMapping = field(default_factory=dict)
 
@@ -122,12 +122,12 @@ class ExtensionResult(JSONObject):
     result types, so the member is left out there.
     """
 
-    def __init__(self, result_type: str, /, **members: Any) -> None:
+    def __init__(self, result_type: str, /, **members: object) -> None:
         super().__init__(members)
         self.result_type = result_type
 
 
-def build_tool_result(tool: Tool, value: Any) -> JSONObject:
+def build_tool_result(tool: Tool, value: object) -> JSONObject:
     """Build a CallToolResult. Raises OutputError if the value does not fit the schema."""
     output = tool.output
     if type(value) is ToolResult:
@@ -141,7 +141,7 @@ def build_tool_result(tool: Tool, value: Any) -> JSONObject:
     return {"content": [{"type": "text", "text": text}], "structuredContent": structured, "isError": False}
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if type(value) is str else jsonrpc.dumps(value).decode()
 
 
@@ -167,7 +167,7 @@ def build_tool_error(problem: str | ToolError) -> JSONObject:
     return body
 
 
-def to_blocks(value: Any) -> list[JSONObject]:
+def to_blocks(value: object) -> list[JSONObject]:
     """Convert a value to content blocks, a list with content to one block per item."""
     if value is None:
         return []
@@ -176,7 +176,7 @@ def to_blocks(value: Any) -> list[JSONObject]:
     return [to_block(value)]
 
 
-def _is_block(value: Any) -> bool:
+def _is_block(value: object) -> bool:
     return is_content(value) or isinstance(value, bytes) or _find_image(value) is not None
 
 
@@ -211,7 +211,7 @@ def _find_image(value: Any) -> ImageContent | None:
     return None
 
 
-def build_read_result(uri: str, mime_type: str | None, value: Any) -> JSONObject:
+def build_read_result(uri: str, mime_type: str | None, value: object) -> JSONObject:
     """Build a ReadResourceResult; contents without a URI get the requested one."""
     if type(value) is RelayedResult:
         return value
@@ -234,7 +234,7 @@ def build_read_result(uri: str, mime_type: str | None, value: Any) -> JSONObject
     return body
 
 
-def _is_contents(value: Any) -> bool:
+def _is_contents(value: object) -> bool:
     return isinstance(value, TextResourceContents | BlobResourceContents)
 
 
@@ -252,11 +252,11 @@ def _build_contents(uri: str, mime_type: str | None, value: Any) -> JSONObject:
     return wire
 
 
-def build_prompt_result(prompt: Prompt, value: Any) -> JSONObject:
+def build_prompt_result(prompt: Prompt, value: object) -> JSONObject:
     """Build a GetPromptResult."""
     if type(value) is RelayedResult:
         return value
-    description: Any = prompt.description
+    description: object = prompt.description
     meta: JSONMapping = {}
     if isinstance(value, PromptResult):
         description, meta, value = value.description or description, value.meta, value.messages
@@ -270,7 +270,7 @@ def build_prompt_result(prompt: Prompt, value: Any) -> JSONObject:
     return body
 
 
-def _build_message(value: Any) -> JSONObject:
+def _build_message(value: object) -> JSONObject:
     if isinstance(value, PromptMessage):
         return value.to_wire()
     return {"role": "user", "content": to_block(value)}

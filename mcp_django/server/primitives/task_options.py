@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from mcp_django.schema import DeclarationError
 from mcp_django.server.injection.handler import describe_source
@@ -36,7 +35,7 @@ class TaskOptions:
     queue: str = DEFAULT_QUEUE
     """Name of the queue, for workers that serve some queues only."""
 
-    def check(self, declared: Any) -> "TaskOptions":
+    def check(self, declared: object) -> "TaskOptions":
         """Return the options if they are valid. Raises DeclarationError."""
         where = describe_source(declared)
         for name, value, minimum in (("ttl", self.ttl, 1.0), ("grace", self.grace, 0.0), ("poll", self.poll, 0.001)):
@@ -44,7 +43,7 @@ class TaskOptions:
                 raise DeclarationError(f"{where}: TaskOptions({name}={value!r}) must be at least {minimum:g} seconds")
         if self.retry is not None and (type(self.retry) is not int or self.retry < 0):
             raise DeclarationError(f"{where}: TaskOptions(retry={self.retry!r}) must be a whole number, 0 or more")
-        queue: Any = self.queue
+        queue: object = self.queue
         if not isinstance(queue, str) or not 0 < len(queue) <= MAX_QUEUE_CHARACTERS:
             raise DeclarationError(
                 f"{where}: TaskOptions(queue={queue!r}) must have 1 to {MAX_QUEUE_CHARACTERS} characters"
@@ -56,7 +55,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def parse_task(declared: Any, task: Any) -> TaskOptions | None:
+def parse_task(declared: object, task: object) -> TaskOptions | None:
     """Convert the option `task` of a declaration. Raises DeclarationError."""
     if task is None or task is False:
         return None

@@ -50,10 +50,10 @@ class Toolset:
     permission: ClassVar[Permission | None] = None
     scopes: ClassVar[Sequence[str]] = ()
     tags: ClassVar[Sequence[str]] = ()
-    guards: ClassVar[Sequence[Callable[..., Any]]] = ()
-    interceptors: ClassVar[Sequence[Callable[..., Any]]] = ()
-    exception_handlers: ClassVar[Mapping[type[Exception], Callable[..., Any]]] = {}
-    metadata: ClassVar[Mapping[str, Any]] = {}
+    guards: ClassVar[Sequence[Callable[..., object]]] = ()
+    interceptors: ClassVar[Sequence[Callable[..., object]]] = ()
+    exception_handlers: ClassVar[Mapping[type[Exception], Callable[..., object]]] = {}
+    metadata: ClassVar[Mapping[str, object]] = {}
     timeout: float | None = None
     """Maximum run time of its handlers in seconds, unless they set their own."""
     atomic: ClassVar[bool | str | Sequence[str] | None] = None
@@ -65,12 +65,12 @@ class Toolset:
     It is registered when a server is created or the checks run.
     """
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         MARKED_METHODS.claim(cls)
 
     @classmethod
-    def for_subject(cls, subject: Any) -> "Toolset":
+    def for_subject(cls, subject: object) -> "Toolset":
         """Return the instance for `@register(subject)`.
 
         Raises DeclarationError: plain toolsets have no subject.
@@ -106,7 +106,7 @@ class Toolset:
                 declarations.append((functools.partial(self._build, declare, method), describe_source(method)))
         return declarations
 
-    def _build(self, declare: Callable[[Any], Primitive | Completer], method: Any) -> Primitive | Completer:
+    def _build(self, declare: Callable[[Any], Primitive | Completer], method: object) -> Primitive | Completer:
         """Build the declaration of a method and add the options of the class."""
         item = declare(method)
         if item.handler.atomic is None:

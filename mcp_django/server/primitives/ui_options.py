@@ -31,7 +31,7 @@ class UIOptions:
         return "model" in self.visibility
 
 
-def parse_ui(declared: Any, ui: Any, visibility: Any) -> UIOptions | None:
+def parse_ui(declared: object, ui: Any, visibility: object) -> UIOptions | None:
     """Convert the options `ui` and `visibility` of a declaration. Raises DeclarationError."""
     if ui is None and visibility is None:
         return None
@@ -41,7 +41,7 @@ def parse_ui(declared: Any, ui: Any, visibility: Any) -> UIOptions | None:
     return UIOptions(app=ui, visibility=VISIBILITIES if visibility is None else _parse_visibility(where, visibility))
 
 
-def check_app_name(where: str, name: Any) -> str:
+def check_app_name(where: str, name: object) -> str:
     """Return the name of an app if it is valid. Raises DeclarationError."""
     if isinstance(name, str) and APP_NAME_PATTERN.fullmatch(name):
         return name
@@ -50,7 +50,7 @@ def check_app_name(where: str, name: Any) -> str:
     )
 
 
-def _parse_visibility(where: str, visibility: Any) -> tuple[Visibility, ...]:
+def _parse_visibility(where: str, visibility: object) -> tuple[Visibility, ...]:
     given = tuple(visibility) if isinstance(visibility, Sequence) and not isinstance(visibility, str) else ()
     if not given or any(one not in VISIBILITIES for one in given):
         raise DeclarationError(
@@ -59,7 +59,7 @@ def _parse_visibility(where: str, visibility: Any) -> tuple[Visibility, ...]:
     return tuple(one for one in VISIBILITIES if one in given)
 
 
-def list_app_uris(meta: Any) -> list[str]:
+def list_app_uris(meta: object) -> list[str]:
     """Return the URIs of pages to which the `_meta` of a tool links, in both forms."""
     if not isinstance(meta, Mapping):
         return []
