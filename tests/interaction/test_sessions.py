@@ -72,7 +72,7 @@ async def test_a_database_that_is_down_is_said_at_once_and_is_no_missing_session
     async def fail(*args):
         raise OperationalError("connection refused by db.internal")
 
-    sessions = get_server("interaction").sessions
+    sessions = get_server("interaction").ports.sessions
     monkeypatch.setattr(sessions, "peek", lambda *args: None)
     monkeypatch.setattr(sessions, "load", fail)
     for reply in (await client.post(MESSAGE), await delete(client)):
@@ -130,7 +130,7 @@ async def test_a_notification_that_the_database_cannot_store_is_refused_and_may_
 ):
     client = Client(transport, "2025-11-25")
     client.session = (await client.post(INITIALIZE)).headers["mcp-session-id"]
-    sessions, initialized = get_server("interaction").sessions, {"jsonrpc": "2.0", "method": INITIALIZED}
+    sessions, initialized = get_server("interaction").ports.sessions, {"jsonrpc": "2.0", "method": INITIALIZED}
     save = AsyncMock(side_effect=OperationalError("database or disk is full"))
     monkeypatch.setattr(sessions, "save", save)
     assert (await client.post(initialized)).status == 503
@@ -254,7 +254,7 @@ async def test_an_end_is_known_to_every_process(latest_legacy, restart):
 
 async def test_a_session_whose_own_stream_is_read_is_busy(latest_legacy, transport):
     client = await latest_legacy()
-    known = next(one.session for one in get_server("interaction").sessions._entries.values())
+    known = next(one.session for one in get_server("interaction").ports.sessions._entries.values())
     exchange = client.send(method="GET", body=b"", headers={"content-type": None, "accept": "text/event-stream"})
     assert (await exchange.started())[0] == 200
     assert (known.open_streams, known.is_busy) == (1, True)

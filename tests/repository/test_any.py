@@ -7,7 +7,7 @@ import pytest
 from tests.repository.test_architecture import list_nodes, modules
 
 # Room -> the most names `Any` per 1,000 lines, imports included. Lower a bound when its room has fewer.
-MAX_ANY_PER_1000_LINES = {"contrib/rest": 35, "orm": 35}
+MAX_ANY_PER_1000_LINES = {"contrib/rest": 35, "orm": 35, "server": 30}
 MAX_SLACK = 3
 """A bound lies at most this far above the count, so that it follows each improvement."""
 

@@ -161,7 +161,7 @@ async def test_what_takes_too_long_is_given_up(clock: Clock, caplog: pytest.LogC
 def test_a_loop_that_has_ended_leaves_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     left = CleanupCallbacks()
     loop = asyncio.new_event_loop()
-    left.add(loop, make_server().executor, print)
+    left.add(loop, make_server().ports.executor, print)
     loop.close()
     with caplog.at_level(logging.WARNING):
         left.schedule()

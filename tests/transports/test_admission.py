@@ -49,7 +49,7 @@ def make_admission(calls: list[Any]) -> Admission:
     services: Any = SimpleNamespace(
         security=None,
         authenticator=RecordingAuthenticator(calls),
-        server=SimpleNamespace(executor=None),
+        server=SimpleNamespace(ports=SimpleNamespace(executor=None)),
         pipeline=None,
         limits=SimpleNamespace(body=20),
     )

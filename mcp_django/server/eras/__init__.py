@@ -1,7 +1,5 @@
 """The two eras of the protocol as two strategies, and the choice between them."""
 
-from typing import Any
-
 from mcp_django.protocol.meta import PROTOCOL_VERSION
 from mcp_django.protocol.revisions import REVISIONS, Era
 
