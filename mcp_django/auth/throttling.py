@@ -176,7 +176,8 @@ async def check_address_rate(request: AuthRequest, executor: Executor) -> None:
     Raises:
         Overloaded: the rate is exceeded; with the status 429.
     """
-    _check_wait(await _count_for_address("ADDRESS", request, executor), "Too many requests")
+    if conf.get_settings().rates.address is not None:
+        _check_wait(await _count_for_address("ADDRESS", request, executor), "Too many requests")
 
 
 async def check_principal_rate(principal: Any, raw: Any, executor: Executor) -> None:

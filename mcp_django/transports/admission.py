@@ -57,7 +57,10 @@ class Admission:
         await check_address_rate(request, self._executor)
         if request.query:
             request = await self._authenticator.redeem_ticket(request)
-        return AdmittedCaller(await self._authenticator.authenticate_throttled(request), request)
+        principal = self._authenticator.get_cached(request)  # A known caller needs no coroutine.
+        if principal is None:
+            principal = await self._authenticator.authenticate_throttled(request)
+        return AdmittedCaller(principal, request)
 
     def decode(self, body: bytes) -> Any:
         """Decode a message. Raises MCPError."""

@@ -24,6 +24,10 @@ class RecordingAuthenticator:
 
     def __init__(self, calls: list[Any]) -> None:
         self.calls = calls
+        self.cached: DjangoPrincipal | None = None
+
+    def get_cached(self, request: AuthRequest) -> DjangoPrincipal | None:
+        return self.cached
 
     async def redeem_ticket(self, request: AuthRequest) -> AuthRequest:
         self.calls.append("ticket")
@@ -45,10 +49,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def make_admission(calls: list[Any]) -> Admission:
+def make_admission(calls: list[Any], cached: DjangoPrincipal | None = None) -> Admission:
+    authenticator = RecordingAuthenticator(calls)
+    authenticator.cached = cached
     services: Any = SimpleNamespace(
         security=None,
-        authenticator=RecordingAuthenticator(calls),
+        authenticator=authenticator,
         server=SimpleNamespace(ports=SimpleNamespace(executor=None)),
         pipeline=None,
         limits=SimpleNamespace(body=20),
@@ -60,6 +66,12 @@ async def test_the_address_is_counted_before_the_credential(calls: list[Any]) ->
     request = AuthRequest(Headers())
     assert await make_admission(calls).admit_caller(request) == (ALICE, request)
     assert calls == ["address", ("credential", None)]
+
+
+async def test_a_cached_caller_is_counted_but_not_authenticated_again(calls: list[Any]) -> None:
+    request = AuthRequest(Headers())
+    assert await make_admission(calls, cached=ALICE).admit_caller(request) == (ALICE, request)
+    assert calls == ["address"]
 
 
 async def test_the_credential_of_a_ticket_takes_its_place(calls: list[Any]) -> None:
