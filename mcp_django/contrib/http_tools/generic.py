@@ -12,15 +12,13 @@ from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
 from mcp_django.contrib.http_tools.operation_search import CatalogEntry, search_operations
-from mcp_django.protocol.errors import ToolError
-from mcp_django.protocol.types import ToolAnnotations
-from mcp_django.schema import DeclarationError
-from mcp_django.server.composition.mounting import get_client_name
-from mcp_django.server.context.context import Context
+from mcp_django.extensions.calls import Context
+from mcp_django.extensions.errors import DeclarationError, ToolError
+from mcp_django.extensions.primitives import Registry, get_client_name
 from mcp_django.server.execution.invoke import delegate_to_tool
 from mcp_django.server.primitives.base import Tool
 from mcp_django.server.primitives.decorators import build_tool
-from mcp_django.server.primitives.registry import Registry
+from mcp_django.types import ToolAnnotations
 
 OperationStyle = Literal["per_operation", "generic"]
 """Values of the option `style`."""

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from mcp_django.contrib.http_tools.argument_layout import ArgumentValueError
-from mcp_django.protocol import jsonrpc
-from mcp_django.schema import ArgumentError
+from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.errors import ArgumentError
 
 Pairs = list[tuple[str, str]]
 _RESERVED_CHARACTERS = ":/?@!$'()*,;[]"

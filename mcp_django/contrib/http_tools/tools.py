@@ -4,12 +4,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from mcp_django.protocol.types import ToolAnnotations
+from mcp_django.extensions.calls import Context
 from mcp_django.schema.validation.validation import SchemaChecker
-from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import AtomicDatabases, Handler
 from mcp_django.server.primitives.base import Tool, ToolOutput, ToolParameters
 from mcp_django.server.primitives.decorators import build_tool
+from mcp_django.types import ToolAnnotations
 
 Schema = dict[str, Any]
 DESCRIPTIVE_KEYWORDS = ("description", "title")

@@ -35,7 +35,7 @@ from mcp_django.contrib.oauth.toolkit_compat import (
     get_refresh_token_model,
 )
 from mcp_django.models.token import check_scopes
-from mcp_django.protocol.display_text import clean_line
+from mcp_django.types import clean_line
 
 TRUST_FIELDS = ("trusted", "service_user")
 """Fields that let a client act for a user without consent."""

@@ -8,8 +8,8 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django.conf.project import oauth_model_name
-from mcp_django.models.rows import PrimaryManager, create_user_key
-from mcp_django.protocol.display_text import clean_line
+from mcp_django.extensions.rows import PrimaryManager, create_user_key
+from mcp_django.types import clean_line
 
 MAX_REDIRECT_LENGTH = 1024
 """Maximum number of characters of a redirect URI."""

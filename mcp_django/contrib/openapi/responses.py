@@ -10,20 +10,12 @@ from mcp_django.contrib.http_tools.tools import OperationOutput, Schema, wrap_sc
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.schemas import build_checked_schema
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.content import (
-    AudioContent,
-    BlobResourceContents,
-    EmbeddedResource,
-    ImageContent,
-    TextContent,
-)
-from mcp_django.protocol.display_text import clean_text
-from mcp_django.protocol.errors import ToolError
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger, jsonrpc
+from mcp_django.extensions.errors import ToolError
+from mcp_django.extensions.primitives import ToolResult
 from mcp_django.providers.media_types import build_contents, parse_content_type
 from mcp_django.schema import DeclarationError
-from mcp_django.server.primitives.results import ToolResult
+from mcp_django.types import AudioContent, BlobResourceContents, EmbeddedResource, ImageContent, TextContent, clean_text
 
 logger = get_logger("mcp_django.providers")
 MAX_ERROR_CHARACTERS = 2000

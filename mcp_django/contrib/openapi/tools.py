@@ -21,16 +21,15 @@ from mcp_django.contrib.openapi.responses import (
     build_resource_contents,
     build_tool_result,
 )
-from mcp_django.protocol.errors import ToolError
+from mcp_django.extensions.calls import Context
+from mcp_django.extensions.errors import ToolError
+from mcp_django.extensions.primitives import Handler, run_callable
 from mcp_django.protocol.headers import HeaderParam
-from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.protocol.uri import UriTemplate
 from mcp_django.schema import DeclarationError
-from mcp_django.server.callables import run_callable
-from mcp_django.server.context.context import Context
-from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.base import Primitive, Resource, ResourceTemplate, Tool
 from mcp_django.server.primitives.decorators import NAME_PATTERN
+from mcp_django.types import ToolAnnotations
 
 MAX_DESCRIPTION_CHARACTERS = 4000
 """Maximum characters of an operation's description."""

@@ -33,10 +33,10 @@ from mcp_django.contrib.openapi.requests.http import HTTPClientOption, RemoteTra
 from mcp_django.contrib.openapi.requests.in_process import View, ViewTransport
 from mcp_django.contrib.openapi.requests.messages import OperationTransport
 from mcp_django.contrib.openapi.tools import ExtraHeaders, OperationBuilder, OperationSender
+from mcp_django.extensions.primitives import Registry
 from mcp_django.schema import DeclarationError, call_in_default_language
 from mcp_django.server.primitives.base import Completer, Permission, Primitive, Tool
 from mcp_django.server.primitives.decorators import check_option_names, parse_timeout
-from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.primitives.toolset import Toolset
 
 DEFAULT_MAX_RESPONSE_BYTES = 4 * 1024 * 1024

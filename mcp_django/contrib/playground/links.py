@@ -14,9 +14,9 @@ from django.utils.translation import gettext as _
 
 from mcp_django import conf
 from mcp_django.contrib.playground.forms.argument_schemas import Argument, list_arguments
-from mcp_django.protocol.errors import InvalidParams
+from mcp_django.extensions.conversations import StateTooLarge
+from mcp_django.extensions.errors import InvalidParams
 from mcp_django.runtime.sealing import TokenSealer
-from mcp_django.server.ports import StateTooLarge
 
 ARGUMENTS_PARAMETER = "arguments"
 """Parameter with the sealed arguments of a call."""

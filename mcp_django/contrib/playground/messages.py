@@ -9,10 +9,9 @@ from asgiref.sync import async_to_sync
 
 from mcp_django import wiring
 from mcp_django.auth.principal import DjangoPrincipal
+from mcp_django.extensions.calls import InProcessClient
+from mcp_django.extensions.errors import MCPError, Overloaded
 from mcp_django.protocol.display_text import escape_json
-from mcp_django.protocol.errors import MCPError
-from mcp_django.server.ports import Overloaded
-from mcp_django.transports.inprocess.client import InProcessClient
 from mcp_django.transports.inprocess.exchange import iter_entries
 from mcp_django.transports.inprocess.profile import InProcessProfile
 

@@ -8,10 +8,9 @@ from django.utils.translation import gettext_lazy as _
 from mcp_django.admin.access.table import list_hidden
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.playground.messages import list_all, send
-from mcp_django.protocol.errors import MCPError
+from mcp_django.extensions.errors import MCPError, Overloaded
 from mcp_django.protocol.skills import LIST_METHOD, SKILLS_IDENTIFIER
 from mcp_django.protocol.uri import UriTemplate
-from mcp_django.server.ports import Overloaded
 
 APPS_IDENTIFIER = "io.modelcontextprotocol/ui"
 URI_SCHEMA = {"properties": {"uri": {"type": "string", "title": "URI"}}, "required": ["uri"]}

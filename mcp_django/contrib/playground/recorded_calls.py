@@ -19,7 +19,7 @@ from mcp_django.contrib.control_room.recording.entries import ATTEMPT_METHOD
 from mcp_django.contrib.playground.links import CALL_PARAMETER, set_call_loader
 from mcp_django.contrib.playground.models import Playground
 from mcp_django.contrib.playground.principals import ACT_PERMISSION, may_use_playground
-from mcp_django.protocol import jsonrpc
+from mcp_django.extensions.calls import jsonrpc
 
 MAX_KEY_DIGITS = 18
 KINDS_BY_METHOD = {

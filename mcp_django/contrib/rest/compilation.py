@@ -9,7 +9,7 @@ from typing import Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 from mcp_django.contrib.rest.openapi import SharedComponents
-from mcp_django.server.primitives.registry import Registry
+from mcp_django.extensions.primitives import Registry
 
 
 class PlannedAction(Protocol):

@@ -13,10 +13,10 @@ from rest_framework.views import APIView
 
 from mcp_django.contrib.rest.actions import ALL_ACTIONS, ExposedView, ViewAction, get_view_name, list_actions
 from mcp_django.contrib.rest.expose import OPTIONS_BY_ACTION, ExposeOptions, ViewExposeOptions, register_view
+from mcp_django.extensions.calls import Server
+from mcp_django.extensions.primitives import Registry, get_registry
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.decorators import check_option_names
-from mcp_django.server.primitives.registry import Registry, get_registry
-from mcp_django.server.server import Server
 
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 

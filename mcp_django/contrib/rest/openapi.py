@@ -19,9 +19,9 @@ from mcp_django.contrib.http_tools.tools import Schema, move_exclusive_limits
 from mcp_django.contrib.rest.requests.query_params import parse_openapi_parameter
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, is_file
 from mcp_django.contrib.rest.schema.serializers import build_body_schema
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.errors import find_database_failure
 from mcp_django.protocol.jsonrpc import JSONMapping
-from mcp_django.protocol.log_text import get_logger
-from mcp_django.runtime.database_failures import find_database_failure
 from mcp_django.schema import ANNOTATION_KEYWORDS, make_nullable, strip_null
 from mcp_django.schema.jsonable import LIMIT_KEYWORDS
 

@@ -28,8 +28,8 @@ from mcp_django.contrib.rest.routes import ViewRoute, find_foreign_decorators, f
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, get_column_schema, is_file
 from mcp_django.contrib.rest.schema.serializers import build_body_schema, build_response_schema
 from mcp_django.contrib.rest.views import build_callback, build_fake_view, get_initkwargs, get_view_actions
-from mcp_django.protocol.log_text import get_logger
-from mcp_django.runtime.database_failures import find_database_failure
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.errors import find_database_failure
 
 logger = get_logger("mcp_django.rest")
 T = TypeVar("T")

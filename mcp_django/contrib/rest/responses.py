@@ -11,9 +11,9 @@ from rest_framework.settings import api_settings
 
 from mcp_django.contrib.http_tools.bodies import BINARY_MEDIA_TYPE, is_json
 from mcp_django.contrib.http_tools.replies import STATUS_META_KEY, OperationReply, get_phrase, read_reply
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.content import BlobResourceContents, EmbeddedResource, TextContent
-from mcp_django.server.primitives.results import ToolResult
+from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.primitives import ToolResult
+from mcp_django.types import BlobResourceContents, EmbeddedResource, TextContent
 
 MAX_BINARY_BYTES = 16 * 1024 * 1024
 """Maximum size in bytes of a streamed body. Models cannot use larger ones."""

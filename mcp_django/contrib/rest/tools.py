@@ -23,7 +23,6 @@ from rest_framework.views import set_rollback
 
 from mcp_django import conf
 from mcp_django.aio import off_loop
-from mcp_django.aio.loop_local import find_running_loop
 from mcp_django.contrib.http_tools.argument_layout import OperationParameters
 from mcp_django.contrib.http_tools.replies import build_exception_reply
 from mcp_django.contrib.http_tools.tools import OperationOutput, Schema, wrap_schema
@@ -35,17 +34,17 @@ from mcp_django.contrib.rest.plan_builder import PlanBuilder, ViewOptions, resol
 from mcp_django.contrib.rest.requests.preparation import prepare_request
 from mcp_django.contrib.rest.responses import build_error_result, build_result
 from mcp_django.contrib.rest.views import build_fake_request, build_fake_view
+from mcp_django.extensions.calls import Context, get_logger
+from mcp_django.extensions.event_loop import find_running_loop
+from mcp_django.extensions.primitives import ToolResult
 from mcp_django.internal_request import build_request
 from mcp_django.protocol.headers import HeaderParam
 from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
-from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import DeclarationError, call_in_default_language, to_json_schema
 from mcp_django.schema.custom_schema import check_schema
 from mcp_django.schema.validation.validation import SchemaChecker
-from mcp_django.server.context.context import Context
 from mcp_django.server.injection.handler import AtomicDatabases
 from mcp_django.server.primitives.base import CallCheck, Tool
-from mcp_django.server.primitives.results import ToolResult
 
 logger = get_logger("mcp_django.rest")
 T = TypeVar("T")

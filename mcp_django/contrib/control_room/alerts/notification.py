@@ -9,8 +9,8 @@ from django.utils.translation import gettext as _
 from mcp_django.contrib.control_room.alerts.options import get_alert_settings
 from mcp_django.contrib.control_room.models import Alert
 from mcp_django.contrib.control_room.signals import alert_cleared, alert_raised
+from mcp_django.extensions.calls import get_logger
 from mcp_django.protocol.display_text import clean_line
-from mcp_django.protocol.log_text import get_logger
 
 MAX_SUBJECT_CHARACTERS = 200
 """Maximum characters of the subject of a mail."""

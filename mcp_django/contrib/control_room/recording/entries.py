@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from mcp_django.contrib.control_room.models import KEY_CHARACTERS, NAME_CHARACTERS, UNKNOWN_NAME, TransportChoices
 from mcp_django.contrib.control_room.options import RecordSettings, ToolRecording
 from mcp_django.contrib.control_room.recording.timeline import build_timeline
+from mcp_django.extensions.calls import Principal, jsonrpc
+from mcp_django.extensions.errors import MCPError, MethodNotFound, Overloaded
 from mcp_django.observability import Call, Outcome
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import MCPError, MethodNotFound
 from mcp_django.protocol.headers import NAMED_PARAMS
 from mcp_django.runtime.calls.observer import get_error_code
 from mcp_django.server.calls.log_sanitizer import (
@@ -24,7 +24,6 @@ from mcp_django.server.calls.log_sanitizer import (
     sanitize_label,
     sanitize_uri,
 )
-from mcp_django.server.ports import Overloaded, Principal
 
 MAX_ARGUMENT_CHARACTERS = 1000
 """Maximum characters of the JSON of one argument.

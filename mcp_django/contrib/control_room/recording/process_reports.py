@@ -16,7 +16,6 @@ from django.db import transaction
 from django.utils import timezone
 
 from mcp_django import wiring
-from mcp_django.aio.tasks import call_threadsafe
 from mcp_django.conf import get_settings
 from mcp_django.conf.project import read_version
 from mcp_django.contrib.control_room.models import (
@@ -29,6 +28,7 @@ from mcp_django.contrib.control_room.models import (
 from mcp_django.contrib.control_room.recording.entries import get_client_label, get_name, get_user_key
 from mcp_django.contrib.control_room.recording.stream_reports import StreamReporter
 from mcp_django.contrib.control_room.recording.writer import get_alias
+from mcp_django.extensions.event_loop import call_threadsafe
 from mcp_django.runtime.calls.task import CallTask
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 

@@ -23,11 +23,10 @@ from mcp_django.contrib.control_room.recording.entries import (
     get_method,
     has_question,
 )
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.errors import MCPError, Overloaded
 from mcp_django.observability import Call, Outcome
-from mcp_django.protocol.errors import MCPError
 from mcp_django.protocol.jsonrpc import Request
-from mcp_django.protocol.log_text import get_logger
-from mcp_django.server.ports import Overloaded
 
 logger = get_logger("mcp_django.records")
 

@@ -26,7 +26,7 @@ from mcp_django.contrib.control_room.recording.record_queue import RecordQueue
 from mcp_django.contrib.control_room.recording.recorder_thread import RecorderThread
 from mcp_django.contrib.control_room.recording.schedule import Schedule
 from mcp_django.contrib.control_room.recording.writer import RowWriter
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger
 from mcp_django.runtime.calls.observer import add_outcome_recorder
 from mcp_django.signals import server_drained
 

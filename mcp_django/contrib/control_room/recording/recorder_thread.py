@@ -7,7 +7,7 @@ from contextlib import suppress
 from django.db import Error, connections
 
 from mcp_django.contrib.control_room.recording.writer import get_alias
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger
 
 logger = get_logger("mcp_django.records")
 

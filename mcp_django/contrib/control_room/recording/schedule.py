@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from time import perf_counter, time
 
 from mcp_django.contrib.control_room.recording.maintenance import iter_maintenance
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger
 
 logger = get_logger("mcp_django.records")
 

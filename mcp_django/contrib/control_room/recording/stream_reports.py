@@ -11,9 +11,9 @@ from time import perf_counter, time
 
 from mcp_django import wiring
 from mcp_django.aio.loop_local import Loop
-from mcp_django.aio.tasks import call_threadsafe
 from mcp_django.contrib.control_room.models import KEY_CHARACTERS, ReportedStream
 from mcp_django.contrib.control_room.recording.entries import get_client_label, get_user_key
+from mcp_django.extensions.event_loop import call_threadsafe
 from mcp_django.server.subscriptions.listen import Subscription
 
 MAX_REPORTED_STREAMS = 200

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from mcp_django.auth.external.strict_json import MalformedInput, parse_object
 from mcp_django.contrib.oauth.redirects import MAX_REDIRECT_URIS, find_redirect_problem, is_native
-from mcp_django.protocol.display_text import clean_line
+from mcp_django.types import clean_line
 
 MAX_METADATA_BYTES = 16 * 1024
 """Maximum number of bytes of a request or a document."""

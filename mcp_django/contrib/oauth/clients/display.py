@@ -18,7 +18,7 @@ from mcp_django.conf.options import ServerSettings
 from mcp_django.contrib.oauth import redirects
 from mcp_django.contrib.oauth.models import ClientProfile
 from mcp_django.contrib.oauth.tokens.credentials import is_operator_client
-from mcp_django.protocol.display_text import clean_line
+from mcp_django.types import clean_line
 from mcp_django.wiring import get_services
 
 MAX_DISPLAY_NAME_CHARS = 80

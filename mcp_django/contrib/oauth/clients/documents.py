@@ -38,12 +38,12 @@ from mcp_django.contrib.oauth.clients.client_metadata import (
 )
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.toolkit_compat import get_application_model
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.primitives import Rate
 from mcp_django.providers.files.patterns import ContentTooLarge
 from mcp_django.providers.safe_fetch import FetchedResponse, Fetcher, FetchFailed
 from mcp_django.providers.safe_fetch import FetchRefused as NotFetched
 from mcp_django.server.calls.log_sanitizer import sanitize_label
-from mcp_django.server.primitives.base import Rate
 
 logger = get_logger("mcp_django.oauth")
 

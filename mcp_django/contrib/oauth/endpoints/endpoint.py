@@ -23,7 +23,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from mcp_django.auth import throttling
 from mcp_django.auth.requests import FORWARDED_HEADERS, UNKNOWN_ADDRESS, get_client_address, select_headers
 from mcp_django.contrib.oauth.tokens import credentials
-from mcp_django.server.ports import Overloaded
+from mcp_django.extensions.errors import Overloaded
 
 MAX_FORM_BYTES: Final = 64 * 1024
 """Maximum number of bytes of a form."""

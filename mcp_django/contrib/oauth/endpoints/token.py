@@ -25,7 +25,7 @@ from mcp_django.contrib.oauth.flows.server import BEARER
 from mcp_django.contrib.oauth.tokens import access_tokens, credentials, resource_indicators
 from mcp_django.contrib.oauth.tokens.scopes import filter_offered_scopes
 from mcp_django.contrib.oauth.toolkit_compat import get_oauthlib_core
-from mcp_django.protocol import jsonrpc
+from mcp_django.extensions.calls import jsonrpc
 
 
 @endpoint

@@ -15,7 +15,7 @@ from mcp_django.contrib.oauth.toolkit_compat import (
     get_primary_queryset,
     get_refresh_token_model,
 )
-from mcp_django.protocol.display_text import clean_line
+from mcp_django.types import clean_line
 
 MAX_NAME_CHARACTERS = 60
 

@@ -19,7 +19,7 @@ from mcp_django.contrib.oauth.toolkit_compat import (
     get_primary_queryset,
     oauth2_settings,
 )
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger
 
 logger = get_logger("mcp_django.oauth")
 OAUTH_KIND: Final = "oauth"

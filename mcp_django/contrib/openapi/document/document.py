@@ -12,7 +12,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from mcp_django.protocol import jsonrpc
+from mcp_django.extensions.calls import jsonrpc
 from mcp_django.schema import DeclarationError, to_json_schema
 
 MAX_DOCUMENT_BYTES = 32 * 1024 * 1024

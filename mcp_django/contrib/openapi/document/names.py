@@ -4,7 +4,7 @@ import hashlib
 import re
 
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger
 
 logger = get_logger("mcp_django.providers")
 MAX_NAME_CHARACTERS = 64

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from mcp_django.contrib.http_tools.tools import HTTP_METHODS
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
-from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.base import Permission
+from mcp_django.types import ToolAnnotations
 
 _PATTERN = re.compile(r"(?:(?P<methods>[A-Za-z]+(?:,[A-Za-z]+)*|\*)\s+)?(?P<path>[/*]\S*)")
 

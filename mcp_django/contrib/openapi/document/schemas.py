@@ -14,7 +14,7 @@ from typing import Any
 
 from mcp_django.contrib.http_tools.tools import DESCRIPTIVE_KEYWORDS, Schema, move_exclusive_limits
 from mcp_django.contrib.openapi.document.references import References
-from mcp_django.protocol import jsonrpc
+from mcp_django.extensions.calls import jsonrpc
 from mcp_django.schema import DeclarationError, make_nullable
 from mcp_django.schema.custom_schema import check_schema
 from mcp_django.schema.validation.validation import SchemaChecker

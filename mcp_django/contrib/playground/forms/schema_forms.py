@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.contrib.playground.forms.argument_errors import find_argument_errors
 from mcp_django.contrib.playground.forms.argument_schemas import AllowedValue, Argument, list_arguments
-from mcp_django.protocol import jsonrpc
+from mcp_django.extensions.calls import jsonrpc
 
 PREFIX = "argument-"
 NULL_PREFIX = "null-"

@@ -13,7 +13,7 @@ from mcp_django import wiring
 from mcp_django.auth.authentication.verifiers import hold_lease
 from mcp_django.contrib.playground.principals import find_acting_user, may_use_playground
 from mcp_django.contrib.playground.runs.operations import RunTarget
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger
 from mcp_django.transports.credential_monitor import RevocableCredential, get_credential_monitor
 
 logger = get_logger("mcp_django.playground")

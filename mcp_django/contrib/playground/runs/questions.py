@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from mcp_django.contrib.playground.content_blocks import ContentBlock, list_blocks
 from mcp_django.contrib.playground.forms.schema_forms import PREFIX, ArgumentsForm, build_filled_form, read_json
 from mcp_django.contrib.playground.messages import CLIENT, format_json
-from mcp_django.schema import DeclarationError
+from mcp_django.extensions.errors import DeclarationError
 from mcp_django.schema.validation.validation import SchemaChecker
 
 ACCEPT, DECLINE, CANCEL = "accept", "decline", "cancel"

@@ -19,10 +19,9 @@ from mcp_django.contrib.playground.models import Playground
 from mcp_django.contrib.playground.runs.operations import OPERATION_SECONDS, RunTarget, get_run_sealer
 from mcp_django.contrib.playground.runs.questions import ServerQuestion, build_questions
 from mcp_django.contrib.playground.runs.wire import LiveQuestion
+from mcp_django.extensions.calls import Connection, Pipeline
+from mcp_django.extensions.errors import InvalidParams
 from mcp_django.html_pages import render_clean
-from mcp_django.protocol.errors import InvalidParams
-from mcp_django.server.calls.call import Connection
-from mcp_django.server.pipeline import Pipeline
 from mcp_django.transports.inprocess.exchange import send_message
 
 REPLY = "reply"

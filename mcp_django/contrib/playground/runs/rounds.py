@@ -45,14 +45,13 @@ from mcp_django.contrib.playground.runs.replies import REFUSAL, render_live_ques
 from mcp_django.contrib.playground.runs.simulated_clients import SimulatedClient
 from mcp_django.contrib.playground.runs.streams import MEDIA_TYPE, Send, build_stream
 from mcp_django.contrib.playground.runs.wire import LiveQuestion, RunObserver, WireMessage, WireRun
+from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.conversations import INPUT_REQUIRED, StateTooLarge
+from mcp_django.extensions.errors import InvalidParams
 from mcp_django.html_pages import render_clean
-from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.display_text import clean_line, clean_text
-from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import LATEST
 from mcp_django.protocol.types import LOG_LEVELS
-from mcp_django.server.context.conversation import INPUT_REQUIRED
-from mcp_django.server.ports import StateTooLarge
 from mcp_django.transports.inprocess.profile import DEFAULT_LOG_LEVEL
 
 SHOW, ANSWER = "show", "answer"

@@ -15,9 +15,8 @@ from django.core.handlers.asgi import ASGIRequest
 from django.db import connections
 from django.http import HttpRequest, StreamingHttpResponse
 
-from mcp_django.aio.tasks import call_threadsafe, start_task
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger, jsonrpc
+from mcp_django.extensions.event_loop import call_threadsafe, start_task
 from mcp_django.transports.http.sse_body import SSEBody, SSESource
 
 logger = get_logger("mcp_django.playground")

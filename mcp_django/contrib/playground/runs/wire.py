@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.playground.messages import OVERLOADED_CODE, Exchange, format_json
 from mcp_django.contrib.playground.runs.simulated_clients import SimulatedClient
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import MethodNotFound
-from mcp_django.server.ports import Overloaded
+from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.errors import MethodNotFound, Overloaded
 from mcp_django.transports.connection.connection import DuplexConnection, open_connection
 from mcp_django.transports.connection.options import ConnectionOptions
 from mcp_django.transports.services import get_transport_services

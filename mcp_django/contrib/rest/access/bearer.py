@@ -22,9 +22,9 @@ from rest_framework.request import Request
 from mcp_django.auth.authentication.challenges import build_challenge
 from mcp_django.auth.protected.decorators import ProtectedAPI, has_bearer_token
 from mcp_django.contrib.rest.access.authentication import Delegation
-from mcp_django.protocol import jsonrpc
+from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.errors import Overloaded
 from mcp_django.protocol.errors import TransportRefusal
-from mcp_django.server.ports import Overloaded
 
 CHALLENGE_KEY = "mcp_django.challenge"
 """Key of `request.META` for the challenge of a rejected token."""

@@ -23,8 +23,8 @@ from mcp_django.contrib.http_tools.bodies import (
     is_json,
     quote_filename,
 )
+from mcp_django.extensions.calls import jsonrpc
 from mcp_django.internal_request import RequestContent
-from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.jsonrpc import JSONMapping
 
 

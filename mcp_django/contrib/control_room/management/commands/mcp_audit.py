@@ -12,7 +12,7 @@ from mcp_django.contrib.control_room.recording.chain.heads import START_PROCESS
 from mcp_django.contrib.control_room.recording.chain.seals import UNSEALED
 from mcp_django.contrib.control_room.recording.chain.verification import verify_chain
 from mcp_django.contrib.control_room.recording.writer import get_alias
-from mcp_django.management.output import CleanCommand
+from mcp_django.extensions.operators import CleanCommand
 
 
 class Command(CleanCommand):

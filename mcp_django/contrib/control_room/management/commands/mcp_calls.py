@@ -10,7 +10,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 
 from mcp_django.contrib.control_room.export import FORMATS, iter_lines
 from mcp_django.contrib.control_room.models import CallLogEntry, OutcomeChoices
-from mcp_django.management.output import CleanCommand
+from mcp_django.extensions.operators import CleanCommand
 
 EXAMPLE_DATE = "YYYY-MM-DD"
 DEFAULT_PERIOD = timedelta(days=1)

@@ -7,7 +7,7 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import CommandError
 
 from mcp_django.contrib.control_room.recording.maintenance import remove_user
-from mcp_django.management.output import CleanCommand
+from mcp_django.extensions.operators import CleanCommand
 
 
 class Command(CleanCommand):

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from mcp_django.contrib.control_room.alert_rules import get_rules
 from mcp_django.contrib.control_room.alerts.evaluation import check_alerts
 from mcp_django.contrib.control_room.alerts.measurements import measure
-from mcp_django.management.output import CleanCommand
+from mcp_django.extensions.operators import CleanCommand
 
 ANY = "any"
 

@@ -12,7 +12,7 @@ from mcp_django.contrib.control_room.recording.maintenance import (
     pause_between,
     remove_deleted_users,
 )
-from mcp_django.management.output import CleanCommand
+from mcp_django.extensions.operators import CleanCommand
 
 
 class Command(CleanCommand):

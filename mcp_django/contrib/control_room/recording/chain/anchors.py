@@ -16,8 +16,7 @@ from django.utils.dateparse import parse_datetime
 from mcp_django.contrib.control_room.options import get_settings
 from mcp_django.contrib.control_room.recording.chain.seals import ChainState
 from mcp_django.contrib.control_room.signals import chain_sealed
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.log_text import get_logger
+from mcp_django.extensions.calls import get_logger, jsonrpc
 
 logger = get_logger("mcp_django.records")
 

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from mcp_django.contrib.oauth.clients import clients
 from mcp_django.contrib.oauth.flows import refresh_rotation, revocation
 from mcp_django.contrib.oauth.options import get_settings
-from mcp_django.management.output import CleanCommand
+from mcp_django.extensions.operators import CleanCommand
 
 
 class Command(CleanCommand):

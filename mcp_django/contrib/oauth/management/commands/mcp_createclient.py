@@ -12,8 +12,8 @@ from mcp_django.contrib.oauth.clients import clients, documents
 from mcp_django.contrib.oauth.clients.client_metadata import MAX_METADATA_BYTES, MAX_NAME_CHARS, ClientMetadataRefused
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.tokens import resource_indicators, scopes
+from mcp_django.extensions.operators import CleanCommand
 from mcp_django.management.command_options import get_active_user
-from mcp_django.management.output import CleanCommand
 from mcp_django.models.token import check_scopes
 
 
