@@ -382,7 +382,7 @@ def test_retention_removals_and_several_processes_are_no_problem(anchored: Path,
 
 def test_rows_of_before_the_switch_have_no_seal(change: Callable[..., None]) -> None:
     change(CALLS="all")
-    write("before", "56")
+    write("before", "56", at=timezone.now().timestamp() - 1)
     change(CALLS="all", CHAIN=True)
     write("after", "56")
     assert find_problems() == []
