@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, cast
+from typing import Any
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, ResourceNotFound
@@ -87,7 +87,7 @@ class Pipeline:
                 body = dispatch(call)  # 5. find the method; 6. run providers and the user's function
             except Exception as problem:
                 return self._conclude(call, problem)
-            if not isinstance(body, Coroutine):
+            if isinstance(body, (dict, EncodedResult)):  # faster than a question for the abstract Coroutine
                 return self._conclude(call, body)  # 7. encode; step 8 belongs to the transport
 
         work = PendingResponse(call, self._run_call(call, body), (body,), (call,))
@@ -142,7 +142,7 @@ class Pipeline:
             await handle_notification(call)
             return {}
         body = dispatch(call)
-        if isinstance(body, Coroutine):
+        if not isinstance(body, (dict, EncodedResult)):
             body = await body
         return body.decode() if isinstance(body, EncodedResult) else body
 
@@ -242,7 +242,9 @@ class Pipeline:
         return answer
 
     def _encode(self, call: Call, body: ResultBody) -> bytes:
-        id = cast(jsonrpc.Request, call.message).id
+        message = call.message
+        assert isinstance(message, jsonrpc.Request)  # Notifications have no answer.
+        id = message.id
         if isinstance(body, EncodedResult):
             return jsonrpc.splice(id, body.raw)
         kind = body.get("resultType")

@@ -13,6 +13,7 @@ A check that belongs to every transport is added here. `ProtectedAPI` admits the
 messages: its part is `Authenticator.authenticate_throttled`.
 """
 
+from collections.abc import Awaitable
 from typing import Any, NamedTuple
 
 from mcp_django.auth.principal import DjangoPrincipal
@@ -68,9 +69,9 @@ class Admission:
             raise InvalidRequest(f"A message may have {self._limits.body} bytes at most")
         return jsonrpc.decode(body)
 
-    async def check_message(self, raw: Any, principal: Principal) -> None:
+    def check_message(self, raw: Any, principal: Principal) -> Awaitable[None]:
         """Count a decoded message against the rate of its caller. Raises Overloaded."""
-        await check_principal_rate(principal, raw, self._executor)
+        return check_principal_rate(principal, raw, self._executor)
 
     def start(
         self, era: EraStrategy, raw: Any, connection: Connection, *, can_stream: bool = True

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
@@ -61,7 +61,7 @@ class CallLimiter:
         self._immediate = ConcurrencyLimiter(max_running)
 
     def admit(
-        self, work: PendingResponse, size: int, owner: str, used_ids: Container[jsonrpc.Id]
+        self, work: PendingResponse, size: int, owner: str, used_ids: Collection[jsonrpc.Id]
     ) -> tuple[PendingResponse, CallCounter]:
         """Count the calls of some work, or queue it; `size` is the bytes of its message.
 
@@ -77,9 +77,9 @@ class CallLimiter:
             raise _refuse(work, InvalidRequest(text))
         if not work.is_batch:
             call = work.call
-            if call.id in used_ids:
+            if used_ids and call.id in used_ids:
                 raise _refuse(work, InvalidRequest("A request with this id is still running", request_id=call.id))
-            method = call.method
+            method = call.message.method
             if method in IMMEDIATE_METHODS:
                 return work, self._count_immediate(work, owner)
             if method == TASK_RESULT_METHOD:

@@ -1,7 +1,7 @@
 """Running calls of a connection, and the queue of calls beyond their limit."""
 
 import asyncio
-from collections.abc import Container
+from collections.abc import Collection
 
 from mcp_django.aio.tasks import wake_all
 from mcp_django.protocol import jsonrpc
@@ -18,7 +18,7 @@ class CallQueue:
         self._room_waiters: list[asyncio.Future[None]] = []
 
     def admit(
-        self, work: PendingResponse, size: int, used_ids: Container[jsonrpc.Id]
+        self, work: PendingResponse, size: int, used_ids: Collection[jsonrpc.Id]
     ) -> tuple[PendingResponse, CallCounter]:
         """Admit a call, which may wait first (`CallLimiter.admit`). Raises InvalidRequest, Overloaded."""
         return self._limiter.admit(work, size, self._owner, used_ids)

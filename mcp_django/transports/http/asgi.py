@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from mcp_django.protocol.headers import Headers
 from mcp_django.runtime.calls.task import CallTask
@@ -99,7 +99,8 @@ class StreamableHTTPApp:
         self, task: CallTask, receive: Receive, send: Send, context: Context | None
     ) -> ListenStream | None:
         """Run a call and send its answer; return the subscription stream left to serve."""
-        endpoint = cast(StreamableHTTPEndpoint, self._endpoint)  # Only this endpoint returns call tasks.
+        endpoint = self._endpoint
+        assert isinstance(endpoint, StreamableHTTPEndpoint)  # Only this endpoint returns call tasks.
         limits, disconnect_listener = endpoint.limits, _DisconnectListener(task.on_disconnect, receive)
         task.start(context)
 

@@ -84,7 +84,8 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         connection = _create_connection(request, principal)
         raw = admission.decode(request.body)  # Step 4: JSON.
         await admission.check_message(raw, principal)
-        era = pipeline.eras[select_era(_read_version(headers), raw)]
+        is_stateless = select_era(_read_version(headers), raw) is Era.STATELESS
+        era = pipeline.stateless if is_stateless else pipeline.handshake
         has_session = era is pipeline.handshake and self._requires_session
         if has_session and not (headers.wire.get(SESSION_ID) is None and is_sessionless(raw)):
             connection.session = await self._load_session(headers, principal)
@@ -136,7 +137,8 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
             answer = OpenedSubscription(SSE_HEADERS, subscription, self._create_credential(connection))
         else:
             answer = self._build_reply(task, result)
-        return self.add_cors_headers(connection.headers or Headers(), answer)
+        headers = connection.headers
+        return self.add_cors_headers(Headers() if headers is None else headers, answer)
 
     def _build_reply(self, task: CallTask, result: CallResult) -> HTTPReply:
         """Build the reply of a call that ended before any event was sent."""
@@ -153,9 +155,9 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
         if task.is_cancelled:
             # The client cancelled its request, but HTTP needs a response: a stream without events.
             return HTTPReply(200, b"", SSE_HEADERS)
-        opened = call.connection.opened_session
+        headers, opened = call.connection.headers, call.connection.opened_session
         session = () if opened is None else ((SESSION_ID, opened.key.encode()),)
-        return build_message_reply(200, result.body, call.connection.headers or Headers(), session)
+        return build_message_reply(200, result.body, Headers() if headers is None else headers, session)
 
     def _create_source(self, task: CallTask) -> SSESource:
         """Create the source of the event stream that answers a call."""
