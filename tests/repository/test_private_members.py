@@ -18,7 +18,6 @@ FOREIGN = {
 }
 """Private names of other packages, by module. It only shrinks, except for a name with its reason."""
 OWN = {
-    "mcp_django/orm/declaration/inlines.py": {"_neighbours"},
     "mcp_django/orm/generic.py": {"_get_unlisted"},
     "mcp_django/server/primitives/registry.py": {"_get_unlisted"},
 }

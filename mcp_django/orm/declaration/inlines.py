@@ -37,6 +37,10 @@ class ModelInline(BaseModelToolset):
     parent: BaseModelToolset
     foreign_key: "models.ForeignKey[Any, Any]"
 
+    def find_toolset(self, model: Any) -> BaseModelToolset | None:
+        """Return the toolset of a model on the same server, or None."""
+        return self.parent.find_toolset(model)
+
     @classmethod
     def under(cls, parent: BaseModelToolset) -> "ModelInline":
         """Create the inline of a parent toolset.
@@ -45,7 +49,7 @@ class ModelInline(BaseModelToolset):
             DeclarationError: the declaration or its foreign key is invalid.
         """
         inline = cls()
-        inline.parent, inline.registry, inline._neighbours = parent, parent.registry, parent._neighbours
+        inline.parent, inline.registry = parent, parent.registry
         inline.foreign_key = _find_foreign_key(cls, parent.model)
         accessor = inline.foreign_key.remote_field.get_accessor_name()
         inline.name = cls.name or accessor or f"{inline.model._meta.model_name}_set"
