@@ -81,6 +81,7 @@ def test_access_is_taken_away(open_page: Open, person: User) -> None:
 def test_a_token_is_made_and_revoked(open_page: Open, person: User) -> None:
     keys = open_page("/o/tokens/", width=PHONE)
     keys.to("Name").write("CI").to("Look up airports").press("Space").to("Make the token").submit()
+    keys.page.wait_for_function("document.activeElement?.value")
     token = keys.focused()["value"]
     row = PersonalAccessToken.objects.get()
     assert row.token_hash == PersonalAccessToken.hash(token)
