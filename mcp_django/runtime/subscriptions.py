@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import IntegrityError
 from django.dispatch import Signal
@@ -36,9 +36,6 @@ from mcp_django.server.server import Server
 from mcp_django.server.subscriptions.filter import RESOURCE_UPDATED, can_read, covering_uris, is_public, is_relevant
 from mcp_django.server.subscriptions.upstream import UpstreamSubscriptions, has_upstream
 from mcp_django.signals import subscribed, unsubscribed
-
-if TYPE_CHECKING:
-    from mcp_django.server.server import Server
 
 logger = get_logger("mcp_django.server")
 

@@ -87,7 +87,7 @@ class Pipeline:
                 body = dispatch(call)  # 5. find the method; 6. run providers and the user's function
             except Exception as problem:
                 return self._conclude(call, problem)
-            if isinstance(body, (dict, EncodedResult)):  # faster than a question for the abstract Coroutine
+            if isinstance(body, (dict, EncodedResult)):  # cheaper than isinstance with the abstract Coroutine
                 return self._conclude(call, body)  # 7. encode; step 8 belongs to the transport
 
         work = PendingResponse(call, self._run_call(call, body), (body,), (call,))

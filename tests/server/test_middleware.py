@@ -84,7 +84,7 @@ async def test_initialize_can_be_refused() -> None:
     peer.session = None
     with pytest.raises(Refused, match="not you, x"):
         await peer.request("initialize", INTRODUCTION)
-    assert peer.server.ports.sessions.opened == []  # type: ignore[attr-defined]
+    assert peer.server.ports.sessions.opened == []  # type: ignore[attr-defined]  # a store of the tests
 
 
 async def test_it_sees_every_method_and_notification_with_and_without_an_id() -> None:
