@@ -79,7 +79,7 @@ class GenericTools(Provider):
         by_label = {one.model._meta.label: one for one in sorted(toolsets, key=lambda one: one.model._meta.label)}
         verbs: dict[str, ToolsByLabel] = {}
         for label, toolset in by_label.items():
-            for tool in toolset._get_unlisted():
+            for tool in toolset.get_provided_primitives():
                 if self._registry.can_list(tool):
                     verbs.setdefault(tool.metadata["verb"], {})[label] = tool
 

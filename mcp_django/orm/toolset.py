@@ -88,7 +88,7 @@ class ModelToolset(BaseModelToolset):
         if apps.models_ready:
             # A failure of a column refuses the toolset here, before the toolsets of related models depend on it.
             _ = [each.exposure for each in (self, *self.inline_toolsets)]
-        _ = self._get_unlisted()
+        _ = self.get_provided_primitives()
 
     def _connect(self) -> None:
         """Connect to the toolsets of related models, whose exposures may gain relations to this model."""
@@ -104,8 +104,8 @@ class ModelToolset(BaseModelToolset):
         for tool in self._tools.values():
             self.registry.refresh(tool)
 
-    def _get_unlisted(self) -> Sequence[Tool]:
-        """Return the tools that generic tools serve."""
+    def get_provided_primitives(self) -> Sequence[Tool]:
+        """Return the tools that generic tools call; none if the server lists them itself."""
         if not self.is_generic:
             return ()
         tools: list[Tool] = []

@@ -241,10 +241,10 @@ class Registry:
         for link in tuple(self.links):
             link.refresh(item)
 
-    def iter_unlisted(self) -> "Iterator[Primitive]":
-        """Iterate over the primitives of toolsets that only providers serve."""
+    def iter_provided_primitives(self) -> "Iterator[Primitive]":
+        """Iterate over the primitives of toolsets that providers serve in place of this registry."""
         for toolset in self.toolsets:
-            yield from toolset._get_unlisted()
+            yield from toolset.get_provided_primitives()
 
     def match(self, uri: str) -> tuple[ResourceTemplate, JSONObject] | None:
         """Return the first template that matches `uri`, with its variables."""
@@ -411,7 +411,7 @@ def collect_problems() -> list[DeclarationProblem]:
     """
     for registry in REGISTRIES.values():
         registry.run_deferred()
-        for item in [*registry.iter_all(), *registry.iter_unlisted()]:
+        for item in [*registry.iter_all(), *registry.iter_provided_primitives()]:
             if isinstance(item, Primitive):
                 registry.can_list(item)
     found = [problem for registry in REGISTRIES.values() for problem in registry.problems]

@@ -88,8 +88,11 @@ class Toolset:
     def _connect(self) -> None:
         """Connect to the toolsets registered before; called when nothing can refuse this one any more."""
 
-    def _get_unlisted(self) -> Sequence[Primitive]:
-        """Return the primitives that no registry has, because a provider serves them."""
+    def get_provided_primitives(self) -> Sequence[Primitive]:
+        """Return the primitives that a provider serves in place of the registry.
+
+        System checks build their list entries too, and report those that fail.
+        """
         return ()
 
     @contextlib.asynccontextmanager
