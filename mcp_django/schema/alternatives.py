@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 ANNOTATION_KEYWORDS = frozenset({"title", "description", "default", "examples"})
-"""Keywords that describe a value and do not restrict it."""
+"""Keywords of JSON Schema that describe a value and do not restrict it."""
 
 
 def any_of_types(*types: str) -> dict[str, Any]:
@@ -22,7 +22,7 @@ _NULL = {"type": "null"}
 
 
 def make_nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema with null allowed; its annotations stay at the root."""
+    """Return the schema with null allowed, as a branch of `anyOf`; its annotations stay at the root."""
     annotations = {key: value for key, value in schema.items() if key in ANNOTATION_KEYWORDS}
     rules = {key: value for key, value in schema.items() if key not in ANNOTATION_KEYWORDS}
     if not rules or _accepts_null(rules):

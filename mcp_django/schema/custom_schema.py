@@ -32,21 +32,22 @@ _HEADER_TYPES = ("integer", "string", "boolean")
 
 @dataclass(frozen=True, slots=True)
 class CustomParameters:
-    """Parameters of a tool with a custom schema (`server.primitives.ToolParameters`).
+    """Parameters of a tool with a custom schema, as `Tool.parameters`.
 
     The handler receives all arguments as one argument, `arguments`.
     """
 
     schema: dict[str, Any]
     """Schema for clients."""
-    _checker: SchemaChecker
-    """Schema that is checked."""
+    checker: SchemaChecker
+    """Compiled schema that each call is checked against: the same one, or one with fewer rules."""
     header_params: tuple[HeaderParam, ...] = ()
+    """Arguments that clients mirror into headers, see `find_header_params`."""
 
     def check(self, arguments: dict[str, Any]) -> None:
         """Raise ArgumentError for arguments that the checker rejects."""
-        if not self._checker.is_valid(arguments):
-            raise ArgumentError(self._checker.describe_problems(arguments))
+        if not self.checker.is_valid(arguments):
+            raise ArgumentError(self.checker.describe_problems(arguments))
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Wrap the arguments into one argument of the handler."""
@@ -55,6 +56,9 @@ class CustomParameters:
 
 def check_schema(schema: Any, where: str) -> SchemaChecker:
     """Check a schema for arguments or results, and compile it.
+
+    Its root is an object. `where` is its place, for messages. Other dialects than JSON Schema, references to other
+    documents and sizes that would make validation slow are refused. The schema must not change afterwards.
 
     Raises:
         DeclarationError: names `where`, the violated rule and the remedy.
@@ -80,7 +84,7 @@ def check_schema(schema: Any, where: str) -> SchemaChecker:
 
 
 def find_header_params(schema: dict[str, Any], where: str) -> tuple[HeaderParam, ...]:
-    """Return the arguments that are mirrored into `Mcp-Param-*` headers.
+    """Return the arguments that are mirrored into `Mcp-Param-*` headers, by the keyword `x-mcp-header`.
 
     Raises:
         DeclarationError: for an invalid annotation, for which clients would drop the tool.

@@ -12,7 +12,7 @@ from mcp_django.schema.annotations import is_struct_value, to_builtins
 
 T = TypeVar("T")
 LIMIT_KEYWORDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
-"""Keywords of JSON Schema with a number as value."""
+"""Keywords of JSON Schema that limit a number, with a number as value."""
 MAX_CONVERTED_DEPTH = 128
 """Maximum nesting of converted schemas. Deeper parts stay unchanged."""
 

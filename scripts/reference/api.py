@@ -85,6 +85,12 @@ PAGES: Final = (
     ApiPage("openapi", "OpenAPI documents", "mcp_django.contrib.openapi", "expose/openapi.md"),
     ApiPage("rest", "Django REST framework", "mcp_django.contrib.rest", "expose/rest.md"),
     ApiPage("proxies", "Proxies", "mcp_django.contrib.proxies", "expose/proxies.md"),
+    ApiPage(
+        "extensions-schemas",
+        "Schemas of tools (provisional)",
+        "mcp_django.extensions.schemas",
+        "talk-back/extensions.md",
+    ),
 )
 
 

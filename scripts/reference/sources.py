@@ -151,9 +151,15 @@ def _write_parameter(argument: ast.arg, default: ast.expr | None) -> str:
 
 
 def _list_constructor_parameters(cls: type) -> list[str]:
-    """Write the parameters of a class; those of a dataclass come from its fields."""
+    """Write the parameters of a class; those of a dataclass or a named tuple come from its fields."""
     if isinstance(cls, EnumType):
         return []
+    if issubclass(cls, tuple):
+        defaults: dict[str, Any] = getattr(cls, "_field_defaults", {})
+        return [
+            f"{name}: {kind}" + (f" = {_write_default(defaults[name])}" if name in defaults else "")
+            for name, kind in _list_field_types(cls).items()
+        ]
     owner = next((base for base in cls.__mro__ if "__init__" in vars(base)), object)
     if not owner.__module__.startswith("mcp_django"):
         return []

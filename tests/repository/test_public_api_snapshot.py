@@ -35,6 +35,7 @@ PROVISIONAL_MODULES = (
     "mcp_django.extensions.operators",
     "mcp_django.extensions.primitives",
     "mcp_django.extensions.rows",
+    "mcp_django.extensions.schemas",
     "mcp_django.extensions.stored_calls",
     "mcp_django.providers.files",
 )

@@ -14,6 +14,7 @@ from django.dispatch import Signal
 import mcp_django.conf
 from mcp_django import signals as package_signals
 from mcp_django.conf import _SECTIONS
+from mcp_django.extensions.primitives import Rate
 from scripts.reference import __main__ as reference
 from scripts.reference.api import MAX_BODY_LINES, PAGES, list_pages, render_api
 from scripts.reference.commands import _render_action, list_commands, render_commands
@@ -86,6 +87,7 @@ def test_signatures_are_those_of_the_source() -> None:
     assert write_signature(example, "example") == (
         "async example(a: int, /, b: str = 'x', *args: int, c: bool = False, **kwargs: str) -> None"
     )
+    assert write_signature(Rate, "Rate") == "class Rate(times: int, seconds: int)"
     assert list_options(example) == {}
     assert list_options(mcp_django.tool)["title"] == "str"
 

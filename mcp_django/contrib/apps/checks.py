@@ -12,7 +12,7 @@ from mcp_django.contrib.apps.declaration import App, find_app, list_apps
 from mcp_django.contrib.apps.pages import render_page
 from mcp_django.extensions.calls import Server
 from mcp_django.extensions.primitives import Tool
-from mcp_django.schema import call_in_default_language
+from mcp_django.extensions.schemas import call_in_default_language
 
 MAX_PAGE_BYTES = 512 * 1024
 """Size above which clients load a page slowly, or refuse it."""

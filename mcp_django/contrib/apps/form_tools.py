@@ -15,8 +15,8 @@ from mcp_django.exceptions import build_invalid_error
 from mcp_django.extensions.calls import Context, Server
 from mcp_django.extensions.errors import ArgumentError, DeclarationError
 from mcp_django.extensions.primitives import Tool, ToolOptions, build_tool, describe_source, get_registry, is_async
+from mcp_django.extensions.schemas import HeaderParam
 from mcp_django.forms.questions import DjangoFormQuestion
-from mcp_django.protocol.headers import HeaderParam
 from mcp_django.schema.validation.messages import describe_unknown
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -18,7 +18,7 @@ from mcp_django.contrib.apps.model_apps import build_page_data, list_template_na
 from mcp_django.extensions import Call
 from mcp_django.extensions.calls import get_logger
 from mcp_django.extensions.primitives import Tool, ToolResult
-from mcp_django.schema import call_in_default_language
+from mcp_django.extensions.schemas import call_in_default_language
 
 logger = get_logger("mcp_django.server")
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcp_django.schema.alternatives import list_types, strip_null
+from mcp_django.extensions.schemas import list_types, strip_null
 
 LOOKUP_PATTERN = re.compile(r"(.+?)(__[A-Za-z0-9_]+|\[[^\[\]]*\])")
 """Name of a filter with a lookup, such as `name__ic` or `created[gte]`."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from mcp_django.extensions.calls import Context
-from mcp_django.schema.validation.validation import SchemaChecker
+from mcp_django.extensions.schemas import SchemaChecker
 from mcp_django.server.injection.handler import AtomicDatabases, Handler
 from mcp_django.server.primitives.base import Tool, ToolOutput, ToolParameters
 from mcp_django.server.primitives.decorators import build_tool

@@ -22,11 +22,10 @@ from mcp_django.contrib.openapi.responses import (
     build_tool_result,
 )
 from mcp_django.extensions.calls import Context
-from mcp_django.extensions.errors import ToolError
+from mcp_django.extensions.errors import DeclarationError, ToolError
 from mcp_django.extensions.primitives import Handler, run_callable
-from mcp_django.protocol.headers import HeaderParam
+from mcp_django.extensions.schemas import HeaderParam
 from mcp_django.protocol.uri import UriTemplate
-from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.base import Primitive, Resource, ResourceTemplate, Tool
 from mcp_django.server.primitives.decorators import NAME_PATTERN
 from mcp_django.types import ToolAnnotations

@@ -33,8 +33,9 @@ from mcp_django.contrib.openapi.requests.http import HTTPClientOption, RemoteTra
 from mcp_django.contrib.openapi.requests.in_process import View, ViewTransport
 from mcp_django.contrib.openapi.requests.messages import OperationTransport
 from mcp_django.contrib.openapi.tools import ExtraHeaders, OperationBuilder, OperationSender
+from mcp_django.extensions.errors import DeclarationError
 from mcp_django.extensions.primitives import Registry
-from mcp_django.schema import DeclarationError, call_in_default_language
+from mcp_django.extensions.schemas import call_in_default_language
 from mcp_django.server.primitives.base import Completer, Permission, Primitive, Tool
 from mcp_django.server.primitives.decorators import check_option_names, parse_timeout
 from mcp_django.server.primitives.toolset import Toolset

@@ -17,8 +17,8 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSetMixin
 
 from mcp_django.contrib.http_tools.tools import HTTP_METHODS
-from mcp_django.protocol.jsonrpc import JSONMapping
-from mcp_django.schema import DeclarationError
+from mcp_django.extensions.errors import DeclarationError
+from mcp_django.extensions.schemas import JSONMapping
 from mcp_django.server.injection.handler import describe_source
 
 STANDARD_ACTIONS = {

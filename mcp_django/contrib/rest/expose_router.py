@@ -14,8 +14,8 @@ from rest_framework.views import APIView
 from mcp_django.contrib.rest.actions import ALL_ACTIONS, ExposedView, ViewAction, get_view_name, list_actions
 from mcp_django.contrib.rest.expose import OPTIONS_BY_ACTION, ExposeOptions, ViewExposeOptions, register_view
 from mcp_django.extensions.calls import Server
+from mcp_django.extensions.errors import DeclarationError
 from mcp_django.extensions.primitives import Registry, get_registry
-from mcp_django.schema import DeclarationError
 from mcp_django.server.primitives.decorators import check_option_names
 
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")

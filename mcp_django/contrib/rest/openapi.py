@@ -21,9 +21,7 @@ from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, is_file
 from mcp_django.contrib.rest.schema.serializers import build_body_schema
 from mcp_django.extensions.calls import get_logger
 from mcp_django.extensions.errors import find_database_failure
-from mcp_django.protocol.jsonrpc import JSONMapping
-from mcp_django.schema import ANNOTATION_KEYWORDS, make_nullable, strip_null
-from mcp_django.schema.jsonable import LIMIT_KEYWORDS
+from mcp_django.extensions.schemas import ANNOTATION_KEYWORDS, LIMIT_KEYWORDS, JSONMapping, make_nullable, strip_null
 
 try:
     from drf_spectacular.drainage import GENERATOR_STATS

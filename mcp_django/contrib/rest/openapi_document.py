@@ -15,8 +15,7 @@ from mcp_django.contrib.rest.requests.preparation import Prepare, load_prepare, 
 from mcp_django.contrib.rest.routes import find_foreign_decorators
 from mcp_django.contrib.rest.tools import run_off_loop
 from mcp_django.contrib.rest.views import build_callback
-from mcp_django.protocol.errors import ToolError
-from mcp_django.schema import DeclarationError
+from mcp_django.extensions.errors import DeclarationError, ToolError
 
 View = Callable[..., Any]
 

@@ -23,9 +23,9 @@ from mcp_django.contrib.rest.requests.request_body import BodyWriter, decode_upl
 from mcp_django.contrib.rest.requests.versioning import ApiVersion
 from mcp_django.contrib.rest.routes import ViewRoute, map_namespaces, to_path_text
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, is_file
+from mcp_django.extensions.errors import ArgumentError
+from mcp_django.extensions.schemas import JSONMapping, JSONObject, strip_null
 from mcp_django.internal_request import RequestContent
-from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
-from mcp_django.schema import ArgumentError, strip_null
 
 BODY_ARGUMENT = "body"
 ITEMS_ARGUMENT = "items"

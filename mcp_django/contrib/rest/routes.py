@@ -20,7 +20,7 @@ from django.urls.resolvers import LocalePrefixPattern
 from django.utils.regex_helper import normalize
 
 from mcp_django.contrib.rest.actions import ViewAction
-from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
+from mcp_django.extensions.schemas import JSONMapping, JSONObject
 
 HARMLESS_MODULES = ("django.views.decorators.", "django.utils.decorators", "rest_framework.")
 """Modules whose decorators around a routed view do not control access.

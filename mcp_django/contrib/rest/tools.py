@@ -35,14 +35,19 @@ from mcp_django.contrib.rest.requests.preparation import prepare_request
 from mcp_django.contrib.rest.responses import build_error_result, build_result
 from mcp_django.contrib.rest.views import build_fake_request, build_fake_view
 from mcp_django.extensions.calls import Context, get_logger
+from mcp_django.extensions.errors import DeclarationError
 from mcp_django.extensions.event_loop import find_running_loop
 from mcp_django.extensions.primitives import ToolResult
+from mcp_django.extensions.schemas import (
+    HeaderParam,
+    JSONMapping,
+    JSONObject,
+    SchemaChecker,
+    call_in_default_language,
+    check_schema,
+    to_json_schema,
+)
 from mcp_django.internal_request import build_request
-from mcp_django.protocol.headers import HeaderParam
-from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
-from mcp_django.schema import DeclarationError, call_in_default_language, to_json_schema
-from mcp_django.schema.custom_schema import check_schema
-from mcp_django.schema.validation.validation import SchemaChecker
 from mcp_django.server.injection.handler import AtomicDatabases
 from mcp_django.server.primitives.base import CallCheck, Tool
 

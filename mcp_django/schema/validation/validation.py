@@ -71,7 +71,14 @@ _BEYOND_EXCERPT = "beyond its first items or levels; check every one"
 
 
 class SchemaChecker:
-    """A compiled schema."""
+    """A compiled JSON Schema, which checks values and describes their problems.
+
+        checker = SchemaChecker({"type": "object", "required": ["name"]})
+        if not checker.is_valid(arguments):
+            raise ArgumentError(checker.describe_problems(arguments))
+
+    `check_schema` also refuses schemas that are unfit for a tool.
+    """
 
     __slots__ = ("_explained_depth", "_schema", "_validator", "is_valid")
 

@@ -20,7 +20,7 @@ from django.utils.translation import gettext
 
 from mcp_django.contrib.apps.form_fields import get_field_type, render_widget
 from mcp_django.contrib.apps.static_files import escape_script, read_data_url, read_script, read_style
-from mcp_django.schema import to_json
+from mcp_django.extensions.schemas import to_json
 
 register = template.Library()
 _SCRIPTS = Path(__file__).parent.parent / "static" / "mcp_apps"

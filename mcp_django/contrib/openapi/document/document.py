@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from mcp_django.extensions.calls import jsonrpc
-from mcp_django.schema import DeclarationError, to_json_schema
+from mcp_django.extensions.errors import DeclarationError
+from mcp_django.extensions.schemas import to_json_schema
 
 MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
 """Maximum bytes of a document's text."""

@@ -8,7 +8,7 @@ from typing import Any
 from mcp_django.contrib.http_tools.tools import HTTP_METHODS
 from mcp_django.contrib.openapi.document.document import OpenAPIDocument
 from mcp_django.contrib.openapi.document.references import References
-from mcp_django.schema import DeclarationError
+from mcp_django.extensions.errors import DeclarationError
 
 CollectErrors = Callable[[str], AbstractContextManager[None]]
 """Function of a source that returns a context which takes the errors of declarations."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from mcp_django.schema import DeclarationError
+from mcp_django.extensions.errors import DeclarationError
 
 MAX_REFERENCE_CHAIN = 32
 """Maximum length of a chain of references."""

@@ -15,9 +15,8 @@ from typing import Any
 from mcp_django.contrib.http_tools.tools import DESCRIPTIVE_KEYWORDS, Schema, move_exclusive_limits
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.extensions.calls import jsonrpc
-from mcp_django.schema import DeclarationError, make_nullable
-from mcp_django.schema.custom_schema import check_schema
-from mcp_django.schema.validation.validation import SchemaChecker
+from mcp_django.extensions.errors import DeclarationError
+from mcp_django.extensions.schemas import SchemaChecker, check_schema, make_nullable
 
 REFERENCE_LEVELS = (0, 1, 2, 3, 4, 6, 8)
 """Candidate depths of nested references in a schema."""

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from mcp_django.contrib.openapi.document.document import OpenAPIDocument
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
-from mcp_django.schema import DeclarationError
+from mcp_django.extensions.errors import DeclarationError
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 

@@ -15,10 +15,9 @@ from urllib.parse import quote
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.requests.messages import OperationRequest
 from mcp_django.extensions.calls import Context
-from mcp_django.extensions.errors import ToolError
+from mcp_django.extensions.errors import DeclarationError, ToolError
 from mcp_django.extensions.primitives import run_callable
 from mcp_django.protocol.headers import TOKEN_PATTERN
-from mcp_django.schema import DeclarationError
 
 MIN_REDACTED_CHARACTERS = 6
 """Minimum characters of a secret to redact in texts of a server."""

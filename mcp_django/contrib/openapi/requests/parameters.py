@@ -8,8 +8,8 @@ from urllib.parse import quote, unquote
 
 from mcp_django.contrib.http_tools.argument_layout import ArgumentValueError
 from mcp_django.contrib.http_tools.parameters import OperationParameter
+from mcp_django.extensions.errors import ArgumentError, DeclarationError
 from mcp_django.protocol.headers import TOKEN_PATTERN
-from mcp_django.schema import ArgumentError, DeclarationError
 
 _STYLES = {
     "path": ("simple", "label", "matrix"),

@@ -11,7 +11,7 @@ from mcp_django.contrib.playground.content_blocks import ContentBlock, list_bloc
 from mcp_django.contrib.playground.forms.schema_forms import PREFIX, ArgumentsForm, build_filled_form, read_json
 from mcp_django.contrib.playground.messages import CLIENT, format_json
 from mcp_django.extensions.errors import DeclarationError
-from mcp_django.schema.validation.validation import SchemaChecker
+from mcp_django.extensions.schemas import SchemaChecker
 
 ACCEPT, DECLINE, CANCEL = "accept", "decline", "cancel"
 LINK_SCHEMES = frozenset({"http", "https"})

@@ -30,11 +30,10 @@ from mcp_django.extensions.primitives import (
     list_app_uris,
     remove_app_uris,
 )
+from mcp_django.extensions.schemas import CustomParameters, SchemaChecker, check_schema, find_header_params
 from mcp_django.protocol.jsonrpc import is_unicode
 from mcp_django.protocol.uri import UriTemplate, is_script_uri
 from mcp_django.providers.prefixes import NamePrefixes
-from mcp_django.schema import SchemaChecker, check_schema, find_header_params
-from mcp_django.schema.custom_schema import CustomParameters
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.composition.local_resources import find_local_uris
 from mcp_django.server.composition.lowlevel import ListedArguments

@@ -15,8 +15,7 @@ from rest_framework.pagination import CursorPagination, LimitOffsetPagination, P
 
 from mcp_django.contrib.http_tools.parameters import OperationParameter
 from mcp_django.contrib.http_tools.tools import DESCRIPTIVE_KEYWORDS, Schema
-from mcp_django.protocol.jsonrpc import JSONMapping, JSONObject
-from mcp_django.schema.alternatives import any_of_types, list_types, strip_null
+from mcp_django.extensions.schemas import JSONMapping, JSONObject, any_of_types, list_types, strip_null
 
 ArrangeArguments = Callable[[JSONMapping], JSONObject]
 _LINK_TYPES = ({"string"}, {"string", "null"})

@@ -13,8 +13,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
 
+from mcp_django.extensions.errors import DeclarationError
 from mcp_django.extensions.primitives import is_async
-from mcp_django.schema import DeclarationError
 
 Prepare = Callable[[HttpRequest], AbstractContextManager[Any] | None]
 """Function of the request; a returned context manager surrounds the view."""

@@ -15,8 +15,7 @@ from rest_framework.request import Request
 from mcp_django.contrib.http_tools.parameters import OperationParameter
 from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.contrib.rest.schema.fields import get_column_schema
-from mcp_django.protocol.jsonrpc import JSONMapping
-from mcp_django.schema import make_nullable, to_json
+from mcp_django.extensions.schemas import JSONMapping, make_nullable, to_json
 
 _FORM_FIELD_SCHEMAS: tuple[tuple[type[forms.Field], Schema], ...] = (
     (forms.BooleanField, {"type": "boolean"}),

@@ -9,7 +9,7 @@ only if the project asks for one. It is empty, and ends with the call.
 from django.contrib.sessions.backends.base import SessionBase
 from django.http import HttpRequest
 
-from mcp_django.protocol.jsonrpc import JSONObject
+from mcp_django.extensions.schemas import JSONObject
 
 
 class MemorySession(SessionBase):

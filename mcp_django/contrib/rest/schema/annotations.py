@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-from mcp_django.protocol.jsonrpc import JSONObject
+from mcp_django.extensions.schemas import JSONObject
 
 _TYPE_SCHEMAS: dict[Any, JSONObject] = {
     bool: {"type": "boolean"},

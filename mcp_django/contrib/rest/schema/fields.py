@@ -17,7 +17,7 @@ from rest_framework.settings import api_settings
 
 from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.contrib.rest.schema.annotations import get_return_schema
-from mcp_django.schema import any_of_types, list_types, make_nullable, strip_null, to_json
+from mcp_django.extensions.schemas import any_of_types, list_types, make_nullable, strip_null, to_json
 
 MAX_CHOICE_LABELS = 20
 """Maximum number of choice labels in a description."""
