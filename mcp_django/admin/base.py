@@ -1,7 +1,7 @@
 """Base classes of the admin pages: rights, search, links, filters, actions on a row."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,15 @@ class BaseAdmin(LinkedLookups, admin.ModelAdmin):  # type: ignore[type-arg]  # n
     can_add = True
     can_change = True
     can_delete = True
+    help_texts: Mapping[str, Any] = {}
+    """Help texts of the model's fields by name, marked for lazy translation.
+
+    The fields of the package's models have none, because a new wording there would need a migration.
+    """
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        kwargs.setdefault("help_texts", self.help_texts or None)
+        return super().get_form(request, obj, change, **kwargs)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.can_add and super().has_add_permission(request)

@@ -48,6 +48,10 @@ class ExternalIdentityAdmin(OwnedAdmin):
     list_display = ["subject", "issuer", "user", "origin", "created"]
     list_filter = ["issuer", "origin"]
     search_fields = ["subject", "user"]
+    help_texts = {
+        "issuer": _("Exactly as in the settings."),
+        "subject": _("Permanent identifier of the user at the issuer."),
+    }
 
     def get_fields(self, request: HttpRequest, obj: ExternalIdentity | None = None) -> Any:
         return ["issuer", "subject", "user", *([] if obj is None else ["origin", "created"])]

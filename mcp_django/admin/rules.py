@@ -49,9 +49,9 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name in ("groups", "users", "scopes", "clients", "tool", "server", "scope"):
-            if name in self.fields and not self.fields[name].help_text:
-                self.fields[name].help_text = self._meta.model._meta.get_field(name).help_text
+        for name, text in (self._meta.help_texts or {}).items():
+            if name in self.fields:
+                self.fields[name].help_text = text
         if "groups" in self.fields:
             self._set_choices("groups", _get_group_choices(self.instance.groups), BoxesInput(_("groups"), False))
 
@@ -108,6 +108,8 @@ class ScopeGrantForm(RuleForm):
 class RuleAdmin(BaseAdmin):
     """Admin that shows warnings after each save."""
 
+    help_texts = {"note": _("Reason, for other operators. Clients never see it.")}
+
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
         self.show_warnings(request, obj)
@@ -138,6 +140,21 @@ class ToolPolicyAdmin(RuleAdmin):
     list_display = ["tool", "server_name", "effect", "fits", "note"]
     list_filter = ["disabled", ServerFilter]
     search_fields = ["tool", "note"]
+    help_texts = {
+        **RuleAdmin.help_texts,
+        "server": _("Alias of the only server that it applies to."),
+        "tool": _(
+            "Name of a tool, or a pattern: * matches any letters, ? matches one. Every policy that "
+            "matches a tool applies."
+        ),
+        "disabled": _("The tool is hidden from all callers, superusers included."),
+        "scopes": _("Scopes that the caller's client must hold besides those of the tool itself."),
+        "groups": _(
+            "The caller must be in one of these groups, superusers included. For others the tool does"
+            " not exist. Select a renamed group again."
+        ),
+        "rate": _("Maximum calls of each tool by each caller, such as “10/m”. The lowest rate applies."),
+    }
 
     def get_warnings(self, row: ToolPolicy) -> Iterator[str]:
         yield from super().get_warnings(row)
@@ -182,6 +199,17 @@ class ScopeGrantAdmin(RuleAdmin):
     form = ScopeGrantForm
     list_display = ["scope", "description", "group_names", "user_names", "client_names", "tokens", "note"]
     search_fields = ["scope", "note"]
+    help_texts = {
+        **RuleAdmin.help_texts,
+        "scope": _("One of the scopes that MCP[“SCOPES”] declares."),
+        "groups": _(
+            "Only users in one of these groups may hold it, superusers included. Empty: users of all "
+            "groups. Select a renamed group again."
+        ),
+        "users": _("These users may hold it, too. Without groups, only they may."),
+        "clients": _("Only clients with these identifiers may hold it, one per line; * matches any text. Empty: all."),
+        "tokens": _("Personal access tokens may hold it."),
+    }
 
     @admin.display(description=_("description"))
     def description(self, row: ScopeGrant) -> str:

@@ -58,7 +58,7 @@ class StoredForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at r
         if isinstance(server, forms.ChoiceField):
             server.choices = build_server_choices(self.instance.server)
         if "permission" in self.fields:
-            self.fields["permission"].help_text = self._meta.model._meta.get_field("permission").help_text
+            self.fields["permission"].help_text = (self._meta.help_texts or {}).get("permission", "")
         help_text = _("Scopes that the caller's client must hold.")
         replace_by_scope_boxes(self, "scopes", self.instance.scopes, help_text)
 
@@ -72,6 +72,16 @@ class StoredAdmin(BaseAdmin):
     change_form_template = "mcp_django/admin/stored_change_form.html"
     list_filter = ["enabled", ServerFilter]
     actions = ["enable", "disable"]
+    help_texts = {
+        "server": _("Alias of the only server that has it."),
+        "title": _("Name for people."),
+        "description": _("Purpose, for people and models."),
+        "enabled": _("Disabled entries are hidden from all clients."),
+        "permission": _(
+            "Django permissions that callers need, such as “shop.view_order”, separated by spaces. "
+            "Other callers cannot see the entry. Empty: all users of the server."
+        ),
+    }
 
     def get_serving_aliases(self, row: Any) -> list[str]:
         """Return the aliases of the servers that the row is for and that serve stored primitives."""

@@ -1,6 +1,6 @@
 """Admin of stored prompts: arguments, messages, previews and versions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -123,8 +123,11 @@ class PartInline(InlineModelAdmin):  # type: ignore[type-arg]  # not generic at 
 
     extra = 0
     ordering = ["position", "pk"]
+    help_texts: Mapping[str, Any] = {}
+    """Help texts of the model's fields by name, as in `BaseAdmin`."""
 
     def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
+        kwargs.setdefault("help_texts", self.help_texts or None)
         return super().get_formset(request, obj, validate_max=True, **kwargs)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -153,6 +156,12 @@ class ArgumentInline(PartInline):
     model = StoredArgument
     form, formset = ArgumentForm, ArgumentFormSet
     max_num = MAX_ARGUMENTS
+    help_texts = {
+        "position": _("0 places it last."),
+        "name": _("Messages refer to it as $name."),
+        "default": _("Used when the caller gives no value."),
+        "choices": _("Suggested while people type; other values are rejected."),
+    }
 
 
 class MessageInline(PartInline):
@@ -164,6 +173,11 @@ class MessageInline(PartInline):
     form, formset = MessageForm, MessageFormSet
     max_num = MAX_MESSAGES
     fields = [("role", "kind"), "text", "uri", "position"]
+    help_texts = {
+        "position": _("0 places it last."),
+        "text": _("$name or ${name} inserts an argument, $$ a dollar sign. For a link: its name."),
+        "uri": _("URI of the resource; $name inserts an argument, percent-encoded."),
+    }
 
     def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
         return 1 if obj is None else 0
@@ -181,6 +195,10 @@ class StoredPromptAdmin(StoredAdmin):
         (None, {"fields": ["name", "title", "description", "tags"]}),
         (_("Who gets it"), {"fields": ["server", "enabled", "permission", "scopes"]}),
     ]
+    help_texts = {
+        **StoredAdmin.help_texts,
+        "name": _("Name that clients request; many show it as a command, such as /name."),
+    }
 
     def find_conflict(self, row: StoredPrompt, alias: str) -> Primitive | None:
         return wiring.get_server(alias).registry.prompts.get(row.name)

@@ -94,6 +94,13 @@ class StoredResourceAdmin(StoredAdmin):
     list_display = ["uri", "name", "state", "mime_type", "bytes", "permission", "updated"]
     search_fields = ["uri", "name", "title", "description"]
     readonly_fields = ["file"]
+    help_texts = {
+        **StoredAdmin.help_texts,
+        "uri": _("URI that clients read, such as “docs://refunds”."),
+        "name": _("Name in lists; any text."),
+        "mime_type": _("Such as text/markdown. Empty: derived from the file's name, or text/plain for a text."),
+        "priority": _("From 0 (optional) to 1 (required)."),
+    }
 
     def get_queryset(self, request: HttpRequest) -> Any:
         queryset = super().get_queryset(request)

@@ -110,6 +110,7 @@ class PersonalAccessTokenAdmin(RowActionAdmin, OwnedAdmin):
     list_display = ["name", "state", "user", "last_used_at", "expires_at", "scope_words", "server", "prefix"]
     list_filter = [TokenStateFilter, AudienceFilter, "expires_at", "last_used_at"]
     search_fields = ["name", "prefix", "user"]
+    help_texts = {"name": _("Purpose, such as “CI of the shop”.")}
     linked_fields = ["user"]
     actions = ["revoke"]
     action_name = "revoke"

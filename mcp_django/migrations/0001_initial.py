@@ -55,7 +55,6 @@ class Migration(migrations.Migration):
                     "note",
                     models.CharField(
                         blank=True,
-                        help_text="Reason, for other operators. Clients never see it.",
                         max_length=200,
                         verbose_name="note",
                     ),
@@ -64,7 +63,6 @@ class Migration(migrations.Migration):
                 (
                     "scope",
                     models.CharField(
-                        help_text="One of the scopes that MCP[“SCOPES”] declares.",
                         max_length=128,
                         unique=True,
                         validators=[mcp_django.models.rules.check_scope],
@@ -76,7 +74,6 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text="Only users in one of these groups may hold it, superusers included. Empty: users of all groups. Select a renamed group again.",
                         validators=[mcp_django.models.rules.check_names],
                         verbose_name="groups",
                     ),
@@ -86,7 +83,6 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text="These users may hold it, too. Without groups, only they may.",
                         validators=[mcp_django.models.rules.check_names],
                         verbose_name="users",
                     ),
@@ -96,7 +92,6 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text="Only clients with these identifiers may hold it, one per line; * matches any text. Empty: all.",
                         validators=[mcp_django.models.rules.check_names],
                         verbose_name="clients",
                     ),
@@ -105,7 +100,6 @@ class Migration(migrations.Migration):
                     "tokens",
                     models.BooleanField(
                         default=True,
-                        help_text="Personal access tokens may hold it.",
                         verbose_name="personal access tokens",
                     ),
                 ),
@@ -191,7 +185,7 @@ class Migration(migrations.Migration):
                 ("failures", models.PositiveBigIntegerField(default=0, verbose_name="failures")),
                 (
                     "latency",
-                    models.FloatField(help_text="Seconds; recent calls count most.", null=True, verbose_name="latency"),
+                    models.FloatField(null=True, verbose_name="latency"),
                 ),
                 ("protocol_version", models.CharField(blank=True, max_length=32, verbose_name="protocol version")),
                 ("server", models.CharField(blank=True, max_length=200, verbose_name="server")),
@@ -214,9 +208,7 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 (
                     "name",
-                    models.CharField(
-                        help_text="Purpose, such as “CI of the shop”.", max_length=100, verbose_name="name"
-                    ),
+                    models.CharField(max_length=100, verbose_name="name"),
                 ),
                 ("prefix", models.CharField(editable=False, max_length=16, verbose_name="token")),
                 ("token_hash", models.CharField(editable=False, max_length=64, unique=True, verbose_name="hash")),
@@ -253,7 +245,6 @@ class Migration(migrations.Migration):
                     "description",
                     models.CharField(
                         blank=True,
-                        help_text="The program that uses the account, and the place where it runs.",
                         max_length=500,
                         verbose_name="description",
                     ),
@@ -266,7 +257,6 @@ class Migration(migrations.Migration):
                     "owner",
                     models.ForeignKey(
                         blank=True,
-                        help_text="Person who is responsible for the account. Without an owner it gets no new tokens.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="+",
@@ -364,35 +354,30 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Alias of the only server that has it.",
                         max_length=64,
                         verbose_name="server",
                     ),
                 ),
                 (
                     "title",
-                    models.CharField(blank=True, help_text="Name for people.", max_length=200, verbose_name="title"),
+                    models.CharField(blank=True, max_length=200, verbose_name="title"),
                 ),
                 (
                     "description",
                     models.TextField(
                         blank=True,
-                        help_text="Purpose, for people and models.",
                         validators=[django.core.validators.MaxLengthValidator(10000)],
                         verbose_name="description",
                     ),
                 ),
                 (
                     "enabled",
-                    models.BooleanField(
-                        default=True, help_text="Disabled entries are hidden from all clients.", verbose_name="enabled"
-                    ),
+                    models.BooleanField(default=True, verbose_name="enabled"),
                 ),
                 (
                     "permission",
                     models.CharField(
                         blank=True,
-                        help_text="Django permissions that callers need, such as “shop.view_order”, separated by spaces. Other callers cannot see the entry. Empty: all users of the server.",
                         max_length=255,
                         validators=[
                             django.core.validators.RegexValidator(
@@ -426,7 +411,6 @@ class Migration(migrations.Migration):
                 (
                     "name",
                     models.CharField(
-                        help_text="Name that clients request; many show it as a command, such as /name.",
                         max_length=64,
                         validators=[
                             django.core.validators.RegexValidator(
@@ -457,7 +441,7 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 (
                     "position",
-                    models.PositiveSmallIntegerField(default=0, help_text="0 places it last.", verbose_name="position"),
+                    models.PositiveSmallIntegerField(default=0, verbose_name="position"),
                 ),
                 (
                     "role",
@@ -485,7 +469,6 @@ class Migration(migrations.Migration):
                     "text",
                     models.TextField(
                         blank=True,
-                        help_text="$name or ${name} inserts an argument, $$ a dollar sign. For a link: its name.",
                         validators=[django.core.validators.MaxLengthValidator(100000)],
                         verbose_name="text",
                     ),
@@ -494,7 +477,6 @@ class Migration(migrations.Migration):
                     "uri",
                     models.CharField(
                         blank=True,
-                        help_text="URI of the resource; $name inserts an argument, percent-encoded.",
                         max_length=500,
                         verbose_name="URI",
                     ),
@@ -521,12 +503,11 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 (
                     "position",
-                    models.PositiveSmallIntegerField(default=0, help_text="0 places it last.", verbose_name="position"),
+                    models.PositiveSmallIntegerField(default=0, verbose_name="position"),
                 ),
                 (
                     "name",
                     models.CharField(
-                        help_text="Messages refer to it as $name.",
                         max_length=64,
                         validators=[
                             django.core.validators.RegexValidator(
@@ -551,7 +532,6 @@ class Migration(migrations.Migration):
                     "default",
                     models.TextField(
                         blank=True,
-                        help_text="Used when the caller gives no value.",
                         validators=[django.core.validators.MaxLengthValidator(100000)],
                         verbose_name="default",
                     ),
@@ -561,7 +541,6 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text="Suggested while people type; other values are rejected.",
                         verbose_name="choices",
                     ),
                 ),
@@ -626,35 +605,30 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Alias of the only server that has it.",
                         max_length=64,
                         verbose_name="server",
                     ),
                 ),
                 (
                     "title",
-                    models.CharField(blank=True, help_text="Name for people.", max_length=200, verbose_name="title"),
+                    models.CharField(blank=True, max_length=200, verbose_name="title"),
                 ),
                 (
                     "description",
                     models.TextField(
                         blank=True,
-                        help_text="Purpose, for people and models.",
                         validators=[django.core.validators.MaxLengthValidator(10000)],
                         verbose_name="description",
                     ),
                 ),
                 (
                     "enabled",
-                    models.BooleanField(
-                        default=True, help_text="Disabled entries are hidden from all clients.", verbose_name="enabled"
-                    ),
+                    models.BooleanField(default=True, verbose_name="enabled"),
                 ),
                 (
                     "permission",
                     models.CharField(
                         blank=True,
-                        help_text="Django permissions that callers need, such as “shop.view_order”, separated by spaces. Other callers cannot see the entry. Empty: all users of the server.",
                         max_length=255,
                         validators=[
                             django.core.validators.RegexValidator(
@@ -688,18 +662,16 @@ class Migration(migrations.Migration):
                 (
                     "uri",
                     models.CharField(
-                        help_text="URI that clients read, such as “docs://refunds”.",
                         max_length=500,
                         validators=[mcp_django.models.stored.resource.check_uri],
                         verbose_name="URI",
                     ),
                 ),
-                ("name", models.CharField(help_text="Name in lists; any text.", max_length=200, verbose_name="name")),
+                ("name", models.CharField(max_length=200, verbose_name="name")),
                 (
                     "mime_type",
                     models.CharField(
                         blank=True,
-                        help_text="Such as text/markdown. Empty: derived from the file's name, or text/plain for a text.",
                         max_length=150,
                         validators=[
                             django.core.validators.RegexValidator(
@@ -723,7 +695,6 @@ class Migration(migrations.Migration):
                     "priority",
                     models.FloatField(
                         blank=True,
-                        help_text="From 0 (optional) to 1 (required).",
                         null=True,
                         validators=[
                             django.core.validators.MinValueValidator(0),
@@ -814,7 +785,6 @@ class Migration(migrations.Migration):
                     "note",
                     models.CharField(
                         blank=True,
-                        help_text="Reason, for other operators. Clients never see it.",
                         max_length=200,
                         verbose_name="note",
                     ),
@@ -825,7 +795,6 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Alias of the only server that it applies to.",
                         max_length=64,
                         verbose_name="server",
                     ),
@@ -833,7 +802,6 @@ class Migration(migrations.Migration):
                 (
                     "tool",
                     models.CharField(
-                        help_text="Name of a tool, or a pattern: * matches any letters, ? matches one. Every policy that matches a tool applies.",
                         max_length=128,
                         validators=[
                             django.core.validators.RegexValidator(
@@ -848,7 +816,6 @@ class Migration(migrations.Migration):
                     "disabled",
                     models.BooleanField(
                         default=False,
-                        help_text="The tool is hidden from all callers, superusers included.",
                         verbose_name="disabled",
                     ),
                 ),
@@ -857,7 +824,6 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text="Scopes that the caller's client must hold besides those of the tool itself.",
                         validators=[mcp_django.models.token.check_scopes],
                         verbose_name="scopes",
                     ),
@@ -867,7 +833,6 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text="The caller must be in one of these groups, superusers included. For others the tool does not exist. Select a renamed group again.",
                         validators=[mcp_django.models.rules.check_names],
                         verbose_name="groups",
                     ),
@@ -876,7 +841,6 @@ class Migration(migrations.Migration):
                     "rate",
                     models.CharField(
                         blank=True,
-                        help_text="Maximum calls of each tool by each caller, such as “10/m”. The lowest rate applies.",
                         max_length=32,
                         validators=[mcp_django.models.rules.check_rate],
                         verbose_name="rate",
@@ -941,7 +905,6 @@ class Migration(migrations.Migration):
                     "user",
                     models.ForeignKey(
                         blank=True,
-                        help_text="Empty for the project itself.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",
@@ -963,12 +926,11 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 (
                     "issuer",
-                    models.CharField(help_text="Exactly as in the settings.", max_length=255, verbose_name="issuer"),
+                    models.CharField(max_length=255, verbose_name="issuer"),
                 ),
                 (
                     "subject",
                     models.CharField(
-                        help_text="Permanent identifier of the user at the issuer.",
                         max_length=255,
                         verbose_name="subject",
                     ),

@@ -33,7 +33,8 @@ class ClientHealth(models.Model):
     reached = models.DateTimeField(_("last reached"), null=True)
     calls = models.PositiveBigIntegerField(_("calls"), default=0)
     failures = models.PositiveBigIntegerField(_("failures"), default=0)
-    latency = models.FloatField(_("latency"), null=True, help_text=_("Seconds; recent calls count most."))
+    latency = models.FloatField(_("latency"), null=True)
+    """Seconds of a call, an average in which recent calls count most."""
     protocol_version = models.CharField(_("protocol version"), max_length=32, blank=True)
     server = models.CharField(_("server"), max_length=200, blank=True)
     tools = models.PositiveIntegerField(_("tools"), null=True)

@@ -22,7 +22,8 @@ class ClientToken(models.Model):
     alias = models.CharField(_("server"), max_length=64)
     server = models.CharField(_("URL"), max_length=2000)
     """URL of the server without its query, which may be a secret."""
-    user = create_user_key(null=True, blank=True, help_text=_("Empty for the project itself."))
+    user = create_user_key(null=True, blank=True)
+    """User whose tokens these are, or None for tokens of the project itself."""
     issuer = models.CharField(_("authorization server"), max_length=2000, blank=True, default="")
     grant = models.TextField(_("sealed tokens"), blank=True, default="", editable=False)
     registration = models.TextField(_("sealed registration"), blank=True, default="", editable=False)

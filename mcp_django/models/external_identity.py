@@ -20,10 +20,8 @@ class ExternalIdentity(models.Model):
         USERNAME = "username", _("the username")
         CREATE = "create", _("the account's creation")
 
-    issuer = models.CharField(_("issuer"), max_length=255, help_text=_("Exactly as in the settings."))
-    subject = models.CharField(
-        _("subject"), max_length=255, help_text=_("Permanent identifier of the user at the issuer.")
-    )
+    issuer = models.CharField(_("issuer"), max_length=255)
+    subject = models.CharField(_("subject"), max_length=255)
     user = create_user_key()
     origin = models.CharField(
         _("linked by"), max_length=16, choices=Origin.choices, default=Origin.PERSON, editable=False

@@ -60,9 +60,7 @@ class RuleQuerySet(VersionedQuerySet[M]):
 class Rule(models.Model):
     """Base model of rules. Each save changes the version of the rules."""
 
-    note = models.CharField(
-        _("note"), max_length=200, blank=True, help_text=_("Reason, for other operators. Clients never see it.")
-    )
+    note = models.CharField(_("note"), max_length=200, blank=True)
     updated = models.DateTimeField(_("changed"), auto_now=True)
 
     class Meta:
@@ -81,44 +79,30 @@ class ToolPolicy(Rule):
     It disables the tools, requires more of callers, or limits their rate.
     """
 
-    server = models.CharField(
-        _("server"), max_length=64, blank=True, default="", help_text=_("Alias of the only server that it applies to.")
-    )
+    server = models.CharField(_("server"), max_length=64, blank=True, default="")
     tool = models.CharField(
         _("tool"),
         max_length=128,
         validators=[check_pattern],
-        help_text=_(
-            "Name of a tool, or a pattern: * matches any letters, ? matches one. Every policy that "
-            "matches a tool applies."
-        ),
     )
-    disabled = models.BooleanField(
-        _("disabled"), default=False, help_text=_("The tool is hidden from all callers, superusers included.")
-    )
+    disabled = models.BooleanField(_("disabled"), default=False)
     scopes = models.JSONField(
         _("scopes"),
         default=list,
         blank=True,
         validators=[check_scopes],
-        help_text=_("Scopes that the caller's client must hold besides those of the tool itself."),
     )
     groups = models.JSONField(
         _("groups"),
         default=list,
         blank=True,
         validators=[check_names],
-        help_text=_(
-            "The caller must be in one of these groups, superusers included. For others the tool does"
-            " not exist. Select a renamed group again."
-        ),
     )
     rate = models.CharField(
         _("rate"),
         max_length=32,
         blank=True,
         validators=[check_rate],
-        help_text=_("Maximum calls of each tool by each caller, such as “10/m”. The lowest rate applies."),
     )
 
     objects: "PrimaryManager[ToolPolicy]" = PrimaryManager.from_queryset(RuleQuerySet)()
@@ -160,24 +144,18 @@ class ScopeGrant(Rule):
         max_length=128,
         unique=True,
         validators=[check_scope],
-        help_text=_("One of the scopes that MCP[“SCOPES”] declares."),
     )
     groups = models.JSONField(
         _("groups"),
         default=list,
         blank=True,
         validators=[check_names],
-        help_text=_(
-            "Only users in one of these groups may hold it, superusers included. Empty: users of all "
-            "groups. Select a renamed group again."
-        ),
     )
     users = models.JSONField(
         _("users"),
         default=list,
         blank=True,
         validators=[check_names],
-        help_text=_("These users may hold it, too. Without groups, only they may."),
     )
     """Primary keys as texts, so that a new name of a user changes nothing."""
     clients = models.JSONField(
@@ -185,11 +163,8 @@ class ScopeGrant(Rule):
         default=list,
         blank=True,
         validators=[check_names],
-        help_text=_("Only clients with these identifiers may hold it, one per line; * matches any text. Empty: all."),
     )
-    tokens = models.BooleanField(
-        _("personal access tokens"), default=True, help_text=_("Personal access tokens may hold it.")
-    )
+    tokens = models.BooleanField(_("personal access tokens"), default=True)
 
     objects: "PrimaryManager[ScopeGrant]" = PrimaryManager.from_queryset(RuleQuerySet)()
 

@@ -48,13 +48,11 @@ class ServiceAccount(models.Model):
         null=True,
         blank=True,
         on_delete=models.SET_NULL,
-        help_text=_("Person who is responsible for the account. Without an owner it gets no new tokens."),
     )
     description = models.CharField(
         _("description"),
         max_length=MAX_DESCRIPTION_CHARACTERS,
         blank=True,
-        help_text=_("The program that uses the account, and the place where it runs."),
     )
     created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
 

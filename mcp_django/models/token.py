@@ -95,7 +95,7 @@ class PersonalAccessToken(models.Model):
     """Token that lets its bearer act for a user. It is shown once, to its creator."""
 
     user = create_user_key()
-    name = models.CharField(_("name"), max_length=100, help_text=_("Purpose, such as “CI of the shop”."))
+    name = models.CharField(_("name"), max_length=100)
     prefix = models.CharField(_("token"), max_length=len(TOKEN_PREFIX) + ID_LENGTH, editable=False)
     token_hash = models.CharField(_("hash"), max_length=64, unique=True, editable=False)
     scopes = models.JSONField(_("scopes"), default=list, blank=True)

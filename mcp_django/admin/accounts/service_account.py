@@ -92,6 +92,10 @@ class ServiceAccountAdmin(RowActionAdmin):
     search_fields = ["user", "description"]
     raw_id_fields = ["owner"]
     readonly_fields = ["username", "state", "created"]
+    help_texts = {
+        "owner": _("Person who is responsible for the account. Without an owner it gets no new tokens."),
+        "description": _("The program that uses the account, and the place where it runs."),
+    }
     actions = ["disable_accounts"]
     change_form_template = "mcp_django/admin/service_account_change_form.html"
 

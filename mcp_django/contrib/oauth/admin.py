@@ -108,6 +108,13 @@ class ClientProfileAdmin(BaseAdmin):
         *("client", "client_id", "source", "redirect_uris", "kind", "links", "grants"),
         *("document", "document_fetched", "created", "created_ip", "last_used"),
     ]
+    help_texts = {
+        "approved": _("An operator approved this client. It is never deleted as unused."),
+        "blocked": _("The client gets no tokens, and its existing tokens are invalid."),
+        "trusted": _("With a service user, the client gets tokens in that user's name without a consent page."),
+        "allowed_scopes": _("Scopes that the client may have. Empty: all declared scopes."),
+        "allowed_resources": _("Servers that the client gets tokens for, as URLs. Empty: all."),
+    }
 
     def get_readonly_fields(self, request: HttpRequest, obj: ClientProfile | None = None) -> Any:
         user: Any = request.user
@@ -271,6 +278,7 @@ class ConsentAdmin(BaseAdmin):
         "state",
     ]
     fields = [*readonly_fields]
+    help_texts = {"expires": _("After this time, the user is prompted again.")}
 
     def delete_model(self, request: HttpRequest, obj: Consent) -> None:
         # Without the row, the remaining tokens would be invisible.

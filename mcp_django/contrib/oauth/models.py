@@ -64,9 +64,8 @@ class ClientProfile(models.Model):
         related_name="mcp_profile",
     )
     source = models.CharField(_("source"), max_length=16, choices=Source.choices, default=Source.MANUAL)
-    document_url = models.TextField(
-        _("document"), blank=True, default="", help_text=_("URL of the client's metadata document.")
-    )
+    document_url = models.TextField(_("document"), blank=True, default="")
+    """URL of the metadata document of the client, or "" without one."""
     document_hash = models.CharField(_("hash of the document"), max_length=64, blank=True, default="", editable=False)
     document_fetched = models.DateTimeField(_("document fetched"), null=True, blank=True, editable=False)
     application_type = models.CharField(
@@ -77,29 +76,22 @@ class ClientProfile(models.Model):
     tos_uri = models.TextField(_("terms of service"), blank=True, default="")
     logo_uri = models.TextField(_("logo"), blank=True, default="")
     requested_grants = models.JSONField(_("requested grants"), default=list, blank=True)
-    approved = models.BooleanField(
-        _("approved"), default=False, help_text=_("An operator approved this client. It is never deleted as unused.")
-    )
-    blocked = models.BooleanField(
-        _("blocked"), default=False, help_text=_("The client gets no tokens, and its existing tokens are invalid.")
-    )
+    approved = models.BooleanField(_("approved"), default=False)
+    blocked = models.BooleanField(_("blocked"), default=False)
     trusted = models.BooleanField(
         _("trusted"),
         default=False,
-        help_text=_("With a service user, the client gets tokens in that user's name without a consent page."),
     )
     service_user = create_user_key(verbose_name=_("service user"), null=True, blank=True, on_delete=models.SET_NULL)
     allowed_scopes = models.JSONField(
         _("allowed scopes"),
         null=True,
         blank=True,
-        help_text=_("Scopes that the client may have. Empty: all declared scopes."),
     )
     allowed_resources = models.JSONField(
         _("allowed servers"),
         null=True,
         blank=True,
-        help_text=_("Servers that the client gets tokens for, as URLs. Empty: all."),
     )
     created_ip = models.GenericIPAddressField(_("registered from"), null=True, blank=True, editable=False)
     created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
@@ -135,9 +127,7 @@ class Consent(models.Model):
     redirect_digest = models.CharField(max_length=64, blank=True, default="", editable=False)
     """SHA-256 of `redirect_uri` in hexadecimal, short enough for an index; "" if the URI is unknown."""
     granted = models.DateTimeField(_("granted"), default=timezone.now)
-    expires = models.DateTimeField(
-        _("expires"), null=True, blank=True, help_text=_("After this time, the user is prompted again.")
-    )
+    expires = models.DateTimeField(_("expires"), null=True, blank=True)
     revoked = models.DateTimeField(_("revoked"), null=True, blank=True)
 
     objects = PrimaryManager["Consent"]()

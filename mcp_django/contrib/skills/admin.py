@@ -97,6 +97,7 @@ class SkillFileInline(PartInline, admin.TabularInline):  # type: ignore[type-arg
     fields = ["path", "upload", "size"]
     readonly_fields = ["size"]
     ordering = ["path"]
+    help_texts = {"path": _("Below the skill, such as “a/b.md”.")}
     max_num = MAX_SKILL_FILES - 1
 
     @admin.display(description=_("size"))
@@ -118,6 +119,12 @@ class StoredSkillAdmin(StoredAdmin):
         (_("Who gets it"), {"fields": ["enabled", "server", "permission", "scopes"]}),
         (_("Hints for clients"), {"fields": ["title", "tags"]}),
     ]
+    help_texts = {
+        **StoredAdmin.help_texts,
+        "path": _("Such as “shop/refunds”. Its last name is the name in SKILL.md."),
+        "enabled": _("A skill that is not published is a draft, hidden from all clients."),
+        "text": _("Begins with the frontmatter: name and description, between two lines of three hyphens."),
+    }
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         return {"text": NEW_TEXT, **super().get_changeform_initial_data(request)}

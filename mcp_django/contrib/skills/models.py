@@ -46,15 +46,11 @@ class StoredSkill(Stored):
         _("path"),
         max_length=MAX_PATH_CHARS,
         validators=[check_path],
-        help_text=_("Such as “shop/refunds”. Its last name is the name in SKILL.md."),
     )
-    enabled = models.BooleanField(
-        _("published"), default=False, help_text=_("A skill that is not published is a draft, hidden from all clients.")
-    )
+    enabled = models.BooleanField(_("published"), default=False)
     text = models.TextField(
         "SKILL.md",
         validators=[MaxLengthValidator(MAX_TEXT_CHARS)],
-        help_text=_("Begins with the frontmatter: name and description, between two lines of three hyphens."),
     )
 
     objects = PrimaryManager.from_queryset(StoredSkillQuerySet)()
@@ -145,9 +141,7 @@ class StoredSkillFile(StoredRow):
     """File of a skill, beside its `SKILL.md`."""
 
     skill = models.ForeignKey(StoredSkill, on_delete=models.CASCADE, related_name="files")
-    path = models.CharField(
-        _("path"), max_length=MAX_PATH_CHARS, validators=[check_path], help_text=_("Below the skill, such as “a/b.md”.")
-    )
+    path = models.CharField(_("path"), max_length=MAX_PATH_CHARS, validators=[check_path])
     data = models.BinaryField(_("content"), blank=True)
 
     objects = PrimaryManager.from_queryset(StoredSkillFileQuerySet)()

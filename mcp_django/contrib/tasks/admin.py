@@ -169,6 +169,7 @@ class TaskWorkerAdmin(BaseAdmin):
     can_delete = False
     list_display = ["__str__", "alive", "running", "concurrency", "finished", "queues", "started", "seen"]
     ordering = ["-seen"]
+    help_texts = {"queues": _("Empty: all queues.")}
 
     @admin.display(description=_("alive"), boolean=True)
     def alive(self, worker: TaskWorker) -> bool:

@@ -221,7 +221,7 @@ class TaskWorker(models.Model):
 
     host = models.CharField(_("host"), max_length=255)
     pid = models.PositiveBigIntegerField(_("process ID"))
-    queues = models.TextField(_("queues"), blank=True, help_text=_("Empty: all queues."))
+    queues = models.TextField(_("queues"), blank=True)
     concurrency = models.PositiveIntegerField(_("tasks at once"))
     running = models.PositiveIntegerField(_("running tasks"), default=0)
     finished = models.PositiveBigIntegerField(_("ended attempts"), default=0)

@@ -71,28 +71,19 @@ class Stored(StoredRow):
         "tags",
     )
 
-    server = models.CharField(
-        _("server"), max_length=64, blank=True, default="", help_text=_("Alias of the only server that has it.")
-    )
-    title = models.CharField(_("title"), max_length=200, blank=True, help_text=_("Name for people."))
+    server = models.CharField(_("server"), max_length=64, blank=True, default="")
+    title = models.CharField(_("title"), max_length=200, blank=True)
     description = models.TextField(
         _("description"),
         blank=True,
         validators=[MaxLengthValidator(MAX_DESCRIPTION_CHARS)],
-        help_text=_("Purpose, for people and models."),
     )
-    enabled = models.BooleanField(
-        _("enabled"), default=True, help_text=_("Disabled entries are hidden from all clients.")
-    )
+    enabled = models.BooleanField(_("enabled"), default=True)
     permission = models.CharField(
         _("permission"),
         max_length=255,
         blank=True,
         validators=[check_permissions],
-        help_text=_(
-            "Django permissions that callers need, such as “shop.view_order”, separated by spaces. "
-            "Other callers cannot see the entry. Empty: all users of the server."
-        ),
     )
     scopes = models.JSONField(_("scopes"), default=list, blank=True, validators=[check_scopes])
     tags = models.JSONField(_("tags"), default=list, blank=True, validators=[check_tags])

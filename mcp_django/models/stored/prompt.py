@@ -38,7 +38,6 @@ class StoredPrompt(Stored):
         _("name"),
         max_length=64,
         validators=[check_name],
-        help_text=_("Name that clients request; many show it as a command, such as /name."),
     )
 
     objects = PrimaryManager.from_queryset(StoredPromptQuerySet)()
@@ -106,7 +105,7 @@ class StoredArgument(StoredRow):
     SNAPSHOT_FIELDS: ClassVar[tuple[str, ...]] = ("name", "title", "description", "required", "default", "choices")
 
     prompt = models.ForeignKey(StoredPrompt, on_delete=models.CASCADE, related_name="arguments")
-    position = models.PositiveSmallIntegerField(_("position"), default=0, help_text=_("0 places it last."))
+    position = models.PositiveSmallIntegerField(_("position"), default=0)
     name = models.CharField(
         _("name"),
         max_length=64,
@@ -116,7 +115,6 @@ class StoredArgument(StoredRow):
                 _("An argument's name has letters without accents, digits and _, and does not begin with a digit."),
             )
         ],
-        help_text=_("Messages refer to it as $name."),
     )
     title = models.CharField(_("title"), max_length=200, blank=True)
     description = models.TextField(_("description"), blank=True, validators=[MaxLengthValidator(MAX_DESCRIPTION_CHARS)])
@@ -125,11 +123,8 @@ class StoredArgument(StoredRow):
         _("default"),
         blank=True,
         validators=[MaxLengthValidator(MAX_MESSAGE_CHARS)],
-        help_text=_("Used when the caller gives no value."),
     )
-    choices = models.JSONField(
-        _("choices"), default=list, blank=True, help_text=_("Suggested while people type; other values are rejected.")
-    )
+    choices = models.JSONField(_("choices"), default=list, blank=True)
 
     objects = PrimaryManager.from_queryset(StoredArgumentQuerySet)()
 
@@ -195,20 +190,18 @@ class StoredMessage(StoredRow):
     SNAPSHOT_FIELDS: ClassVar[tuple[str, ...]] = ("role", "kind", "text", "uri")
 
     prompt = models.ForeignKey(StoredPrompt, on_delete=models.CASCADE, related_name="messages")
-    position = models.PositiveSmallIntegerField(_("position"), default=0, help_text=_("0 places it last."))
+    position = models.PositiveSmallIntegerField(_("position"), default=0)
     role = models.CharField(_("role"), max_length=16, choices=MessageRole, default=MessageRole.USER)
     kind = models.CharField(_("kind"), max_length=16, choices=MessageKind, default=MessageKind.TEXT)
     text = models.TextField(
         _("text"),
         blank=True,
         validators=[MaxLengthValidator(MAX_MESSAGE_CHARS)],
-        help_text=_("$name or ${name} inserts an argument, $$ a dollar sign. For a link: its name."),
     )
     uri = models.CharField(
         _("URI"),
         max_length=MAX_URI_CHARS,
         blank=True,
-        help_text=_("URI of the resource; $name inserts an argument, percent-encoded."),
     )
 
     objects = PrimaryManager.from_queryset(StoredMessageQuerySet)()

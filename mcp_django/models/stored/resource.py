@@ -69,9 +69,8 @@ class StoredResource(Stored):
         _("URI"),
         max_length=MAX_URI_CHARS,
         validators=[check_uri],
-        help_text=_("URI that clients read, such as “docs://refunds”."),
     )
-    name = models.CharField(_("name"), max_length=200, help_text=_("Name in lists; any text."))
+    name = models.CharField(_("name"), max_length=200)
     mime_type = models.CharField(
         _("MIME type"),
         max_length=150,
@@ -82,7 +81,6 @@ class StoredResource(Stored):
                 _("A MIME type looks like “text/markdown”."),
             )
         ],
-        help_text=_("Such as text/markdown. Empty: derived from the file's name, or text/plain for a text."),
     )
     audience = models.CharField(_("audience"), max_length=16, choices=Audience, blank=True)
     priority = models.FloatField(
@@ -90,7 +88,6 @@ class StoredResource(Stored):
         null=True,
         blank=True,
         validators=[MinValueValidator(0), MaxValueValidator(1)],
-        help_text=_("From 0 (optional) to 1 (required)."),
     )
     text = models.TextField(_("text"), blank=True, validators=[MaxLengthValidator(MAX_TEXT_CHARS)])
     data = models.BinaryField(_("file"), null=True, blank=True)

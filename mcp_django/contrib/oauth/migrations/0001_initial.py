@@ -105,7 +105,6 @@ class Migration(migrations.Migration):
                     models.TextField(
                         blank=True,
                         default="",
-                        help_text="URL of the client's metadata document.",
                         verbose_name="document",
                     ),
                 ),
@@ -138,7 +137,6 @@ class Migration(migrations.Migration):
                     "approved",
                     models.BooleanField(
                         default=False,
-                        help_text="An operator approved this client. It is never deleted as unused.",
                         verbose_name="approved",
                     ),
                 ),
@@ -146,7 +144,6 @@ class Migration(migrations.Migration):
                     "blocked",
                     models.BooleanField(
                         default=False,
-                        help_text="The client gets no tokens, and its existing tokens are invalid.",
                         verbose_name="blocked",
                     ),
                 ),
@@ -154,7 +151,6 @@ class Migration(migrations.Migration):
                     "trusted",
                     models.BooleanField(
                         default=False,
-                        help_text="With a service user, the client gets tokens in that user's name without a consent page.",
                         verbose_name="trusted",
                     ),
                 ),
@@ -162,7 +158,6 @@ class Migration(migrations.Migration):
                     "allowed_scopes",
                     models.JSONField(
                         blank=True,
-                        help_text="Scopes that the client may have. Empty: all declared scopes.",
                         null=True,
                         verbose_name="allowed scopes",
                     ),
@@ -171,7 +166,6 @@ class Migration(migrations.Migration):
                     "allowed_resources",
                     models.JSONField(
                         blank=True,
-                        help_text="Servers that the client gets tokens for, as URLs. Empty: all.",
                         null=True,
                         verbose_name="allowed servers",
                     ),
@@ -235,7 +229,6 @@ class Migration(migrations.Migration):
                     "expires",
                     models.DateTimeField(
                         blank=True,
-                        help_text="After this time, the user is prompted again.",
                         null=True,
                         verbose_name="expires",
                     ),

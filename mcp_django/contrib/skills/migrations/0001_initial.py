@@ -27,20 +27,18 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Alias of the only server that has it.",
                         max_length=64,
                         verbose_name="server",
                     ),
                 ),
                 (
                     "title",
-                    models.CharField(blank=True, help_text="Name for people.", max_length=200, verbose_name="title"),
+                    models.CharField(blank=True, max_length=200, verbose_name="title"),
                 ),
                 (
                     "description",
                     models.TextField(
                         blank=True,
-                        help_text="Purpose, for people and models.",
                         validators=[django.core.validators.MaxLengthValidator(10000)],
                         verbose_name="description",
                     ),
@@ -49,7 +47,6 @@ class Migration(migrations.Migration):
                     "permission",
                     models.CharField(
                         blank=True,
-                        help_text="Django permissions that callers need, such as “shop.view_order”, separated by spaces. Other callers cannot see the entry. Empty: all users of the server.",
                         max_length=255,
                         validators=[
                             django.core.validators.RegexValidator(
@@ -83,7 +80,6 @@ class Migration(migrations.Migration):
                 (
                     "path",
                     models.CharField(
-                        help_text="Such as “shop/refunds”. Its last name is the name in SKILL.md.",
                         max_length=300,
                         validators=[mcp_django.contrib.skills.models.check_path],
                         verbose_name="path",
@@ -93,14 +89,12 @@ class Migration(migrations.Migration):
                     "enabled",
                     models.BooleanField(
                         default=False,
-                        help_text="A skill that is not published is a draft, hidden from all clients.",
                         verbose_name="published",
                     ),
                 ),
                 (
                     "text",
                     models.TextField(
-                        help_text="Begins with the frontmatter: name and description, between two lines of three hyphens.",
                         validators=[django.core.validators.MaxLengthValidator(262144)],
                         verbose_name="SKILL.md",
                     ),
@@ -126,7 +120,6 @@ class Migration(migrations.Migration):
                 (
                     "path",
                     models.CharField(
-                        help_text="Below the skill, such as “a/b.md”.",
                         max_length=300,
                         validators=[mcp_django.contrib.skills.models.check_path],
                         verbose_name="path",

@@ -32,7 +32,7 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("host", models.CharField(max_length=255, verbose_name="host")),
                 ("pid", models.PositiveBigIntegerField(verbose_name="process ID")),
-                ("queues", models.TextField(blank=True, help_text="Empty: all queues.", verbose_name="queues")),
+                ("queues", models.TextField(blank=True, verbose_name="queues")),
                 ("concurrency", models.PositiveIntegerField(verbose_name="tasks at once")),
                 ("running", models.PositiveIntegerField(default=0, verbose_name="running tasks")),
                 ("finished", models.PositiveBigIntegerField(default=0, verbose_name="ended attempts")),
