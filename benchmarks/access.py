@@ -93,7 +93,7 @@ def statements(kind: str) -> list[str]:
         def listen_on(*, connection: Any, **_: Any) -> None:
             connection.execute_wrappers.append(listen)
 
-        connection_created.connect(listen_on)  # those of the lanes
+        connection_created.connect(listen_on)  # those of the threads
         # Two, because what a process reads once is not the credential's: the first call reads it.
         both = [credentials.make(kind, issuer) for _ in range(2)]
 

@@ -328,18 +328,18 @@ def test_the_threads_of_a_loop_end_when_it_shuts_down() -> None:
 
     async def main() -> None:
         application = mount(inner, servers={"mcp": server})
-        others = lanes()
+        others = threads()
         await post(application, "/mcp")
-        (lane,) = lanes() - others
+        (thread,) = threads() - others
         await exchange(application, {"type": "lifespan"}, SHUTDOWN)
-        lane.join(WAIT_SECONDS)
-        assert not lane.is_alive()
+        thread.join(WAIT_SECONDS)
+        assert not thread.is_alive()
 
     asyncio.run(main())
 
 
-def lanes() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith("mcp-lane")}
+def threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("mcp-thread")}
 
 
 HEALTHY = ServerOptions(healthz=True)

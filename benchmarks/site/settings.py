@@ -1,7 +1,7 @@
 """Settings of the measured project; `benchmarks.serve` fills the environment.
 
 What costs time is left at its default, but for two limits that one client with many connections meets, and for
-connections to the database, which are kept: calls run on lanes, threads that outlive them.
+connections to the database, which are kept: calls run on threads that outlive them.
 """
 
 import os

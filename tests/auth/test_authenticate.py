@@ -568,7 +568,7 @@ def test_many_at_once_are_each_answered() -> None:
     assert [who.subject for who in asyncio.run(main())] == [f"t{number}" for number in range(50)]
 
 
-def test_tokens_are_verified_on_a_lane_when_the_server_has_threads() -> None:
+def test_tokens_are_verified_on_a_thread_when_the_server_has_threads() -> None:
     """Outside a call's context asgiref has one thread for the whole process, whose connections nobody cleans."""
 
     class Threaded(Recording):
@@ -580,7 +580,7 @@ def test_tokens_are_verified_on_a_lane_when_the_server_has_threads() -> None:
         server = made(Threaded())
         return await server.authenticate(AuthRequest(headers(token="abc")))
 
-    assert asyncio.run(main()).subject.startswith("mcp-lane")
+    assert asyncio.run(main()).subject.startswith("mcp-thread")
 
 
 class ByHost(Recording):

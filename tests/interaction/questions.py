@@ -157,7 +157,7 @@ def ask_from_a_thread(ctx: Context) -> str:
 
 @tool()
 def add_from_a_thread(a: int, b: int) -> int:
-    """Add on a lane."""
+    """Add on a thread."""
     return a + b
 
 

@@ -61,8 +61,8 @@ async def test_declining_a_django_form_is_an_answer(connect, subtests):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_django_form_is_asked_and_read_on_lanes(transport, connect, subtests):
-    """On a loop of its own, so that the call has a lane."""
+def test_a_django_form_is_asked_and_read_on_threads(transport, connect, subtests):
+    """On a loop of its own, so that the call has a thread."""
 
     async def run():
         for name in ["ask_stay_from_a_thread", "ask_stay"]:

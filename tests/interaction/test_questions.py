@@ -49,7 +49,7 @@ def test_a_plain_function_asks_twice_from_its_thread(transport, connect):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_plain_functions_that_ask_leave_their_lanes_to_others(transport, limits):
+def test_plain_functions_that_ask_leave_their_threads_to_others(transport, limits):
     limits(THREADS=4, IN_FLIGHT=64)
 
     async def run():

@@ -18,7 +18,7 @@ from tests.load import event_streams, websockets
 from tests.load.conftest import wait_until_forgotten
 from tests.load.event_streams import EventStream, Refused
 from tests.load.test_leaks import MOST
-from tests.load.test_random_disconnects import ENDS, LANE_NAMES, THREADS, at_rest
+from tests.load.test_random_disconnects import ENDS, THREAD_NAMES, THREADS, at_rest
 from tests.load.websockets import BINARY, CONTINUATION, Channel, WebSocket, frame, leave, upgrade
 from tests.servers.client import HANDSHAKE, STATELESS, Client
 from tests.servers.harness import Server, serve
@@ -237,8 +237,8 @@ def test_channels_left_at_random_leave_nothing_behind(kind: str, channel: str) -
         outcomes = Counter(event["what"] for event in server.events())
         print(f"{kind}, {channel}: {dict(seen)}; {dict(outcomes)}")
         assert seen.total() >= CUTS
-        assert set(after["threads"]) <= set(before["threads"]) | LANE_NAMES
-        assert set(after["connections"]) <= LANE_NAMES
+        assert set(after["threads"]) <= set(before["threads"]) | THREAD_NAMES
+        assert set(after["connections"]) <= THREAD_NAMES
         ends = {event["tag"] for event in server.events() if event["what"] in ENDS}
         assert ends == {event["tag"] for event in server.events(what="started")}
         assert not open_sessions(server)

@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 CLIENTS = 16
 CUTS = 128
 THREADS = 4
-LANE_NAMES = {f"mcp-lane-{number}" for number in range(THREADS)} | {
+THREAD_NAMES = {f"mcp-thread-{number}" for number in range(THREADS)} | {
     f"mcp-log-{number}" for number in range(LOG_THREADS)
 }
 FOLLOWS = "mcp_django.runtime.events.follower.LogFollower._follow_log"
@@ -105,9 +105,9 @@ def test_random_disconnects_leave_nothing_behind(place: Place) -> None:
         print(f"{place.kind}: {seen.total()} left; {dict(outcomes)}")
         assert seen.total() >= CUTS
         assert after["tasks"].get(FOLLOWS, 0) <= 1
-        assert set(after["threads"]) <= set(before["threads"]) | LANE_NAMES
-        assert set(after["connections"]) <= LANE_NAMES
-        assert sum(after["connections"].values()) <= len(LANE_NAMES)
+        assert set(after["threads"]) <= set(before["threads"]) | THREAD_NAMES
+        assert set(after["connections"]) <= THREAD_NAMES
+        assert sum(after["connections"].values()) <= len(THREAD_NAMES)
         ends = {event["tag"]: event["what"] for event in server.events() if event["what"] in ENDS}
         assert ends.keys() == {event["tag"] for event in server.events(what="started")}
         assert {end for tag, end in ends.items() if tag.startswith(HANDSHAKE)} == {"ended"}

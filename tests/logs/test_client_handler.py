@@ -61,7 +61,7 @@ async def test_records_from_wherever_in_a_call_reach_its_client(forwarding: Any,
 
     async def work() -> None:
         logger.info("on the loop: %d", 1)
-        await sync_to_async(logger.info)("on the lane")
+        await sync_to_async(logger.info)("on the thread")
         context = contextvars.copy_context()
         thread = threading.Thread(target=context.run, args=(logger.info, "in a thread of its own"))
         thread.start()
@@ -72,7 +72,12 @@ async def test_records_from_wherever_in_a_call_reach_its_client(forwarding: Any,
     if peer.session is not None:
         peer.session.log_level = "info"
     await peer.call("work")
-    assert [data for _, data in heard(peer)] == ["on the loop: 1", "on the lane", "in a thread of its own", "in a task"]
+    assert [data for _, data in heard(peer)] == [
+        "on the loop: 1",
+        "on the thread",
+        "in a thread of its own",
+        "in a task",
+    ]
 
 
 def test_records_of_a_plain_handler_reach_its_client(forwarding: Any) -> None:

@@ -37,7 +37,7 @@ mcp_oauth_tokenfamily mcp_oauth_usedcode
 """
 LOGGERS = """
 mcp_django.auth mcp_django.calls mcp_django.client mcp_django.client.stderr
-mcp_django.client.websocket.frames mcp_django.events mcp_django.lanes mcp_django.lifecycle
+mcp_django.client.websocket.frames mcp_django.events mcp_django.threads mcp_django.lifecycle
 mcp_django.oauth mcp_django.orm mcp_django.providers mcp_django.rest mcp_django.server
 mcp_django.sessions
 """

@@ -1,4 +1,4 @@
-"""Fixtures of the tests that use lanes."""
+"""Fixtures of the tests that use threads."""
 
 import inspect
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A loop with lanes, as a server has one, and ways to hold up its threads, in Python and in SQL."""
+"""A loop with threads, as a server has one, and ways to hold up its threads, in Python and in SQL."""
 
 import asyncio
 import contextvars
@@ -23,16 +23,16 @@ real_threads = pytest.mark.django_db(transaction=True)
 def serve(
     main: Callable[[LeasingExecutor], Awaitable[T]],
     *,
-    lanes: int = 2,
+    threads: int = 2,
     queue: int = 2,
     parked: int = 256,
     interrupt: bool = True,
 ) -> T:
-    """Run `main` on a loop of its own, as a server does, and end the lanes afterwards.
+    """Run `main` on a loop of its own, as a server does, and end the threads afterwards.
 
     The `clock` of the test, if it has one, controls the loop.
     """
-    executor = LeasingExecutor(max_threads=lanes, max_queued=queue, max_blocked=parked, interrupts_sql=interrupt)
+    executor = LeasingExecutor(max_threads=threads, max_queued=queue, max_blocked=parked, interrupts_sql=interrupt)
 
     async def controlled() -> T:
         clock = getattr(package_clock.source, "__self__", None)

@@ -152,7 +152,7 @@ def test_a_cancelled_call_does_not_wait_and_its_thread_leaves_the_managers(held:
             after = await executor.run(get_colours)
         return before, paint.steps, after
 
-    assert serve(main, lanes=1) == (["entered"], ["entered", "CancelledError"], NONE)
+    assert serve(main, threads=1) == (["entered"], ["entered", "CancelledError"], NONE)
 
 
 def test_a_failure_of_a_manager_after_its_call_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -172,7 +172,7 @@ def test_a_failure_of_a_manager_after_its_call_is_logged(caplog: pytest.LogCaptu
         with executor.context():
             await executor.run(get_colours)
 
-    serve(main, lanes=1)
+    serve(main, threads=1)
     assert "Context manager around a cancelled handler failed" in caplog.text
 
 
@@ -209,7 +209,7 @@ def test_sql_of_managers_of_a_cancelled_call_is_refused() -> None:
         with executor.context():
             await executor.run(get_colours)
 
-    serve(main, lanes=1)
+    serve(main, threads=1)
     assert ran == []
 
 
@@ -231,7 +231,7 @@ def test_a_wait_keeps_the_thread_of_the_managers_but_not_its_place() -> None:
             inside = await executor.run_within([Paint()], run)
         return inside, executor.get_usage()
 
-    (colours, is_same, usage, other), end = serve(main, lanes=1)
+    (colours, is_same, usage, other), end = serve(main, threads=1)
     assert (colours, is_same, other) == (RED, True, NONE)
     assert (usage.busy, usage.blocked) == (0, 1)
     assert (end.busy, end.blocked) in {(0, 0), (1, 0)}
@@ -259,7 +259,7 @@ def test_a_call_that_ends_in_a_wait_gives_its_thread_back() -> None:
         with executor.context():
             return paint.steps, await executor.run(get_colours)
 
-    assert serve(main, lanes=1) == (["entered", "CancelledError"], NONE)
+    assert serve(main, threads=1) == (["entered", "CancelledError"], NONE)
 
 
 def test_one_wait_too_many_is_refused() -> None:

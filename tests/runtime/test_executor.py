@@ -1,4 +1,4 @@
-"""Lanes under real threads, and the inline mode that Django's own tests get.
+"""The executor with real threads, and the inline mode that Django's own tests get.
 
 The tests that need threads run a loop of their own: a test that is itself a coroutine runs inline.
 """
@@ -91,10 +91,10 @@ class TestPlainFunctions:
         async def main(executor: LeasingExecutor) -> set[threading.Thread]:
             return set(await asyncio.gather(*[executor.run(threading.current_thread) for _ in range(50)]))
 
-        assert 1 <= len(serve(main, lanes=3, queue=50)) <= 3
+        assert 1 <= len(serve(main, threads=3, queue=50)) <= 3
 
     def test_they_may_wait_for_async_code_that_uses_the_orm(self, db: None) -> None:
-        """asgiref brings the ORM back to the waiting thread; nothing waits for the lane it holds itself."""
+        """asgiref brings the ORM back to the waiting thread; nothing waits for the thread it holds itself."""
 
         async def inner() -> threading.Thread:
             return await sync_to_async(threading.current_thread)()
@@ -105,9 +105,9 @@ class TestPlainFunctions:
         async def main(executor: LeasingExecutor) -> bool:
             return await executor.run(handler)
 
-        assert serve(main, lanes=1, queue=0)
+        assert serve(main, threads=1, queue=0)
 
-    def test_async_code_they_wait_for_is_cancelled_with_the_caller_and_frees_the_lane(self) -> None:
+    def test_async_code_they_wait_for_is_cancelled_with_the_caller_and_frees_the_thread(self) -> None:
         async def main(executor: LeasingExecutor) -> str:
             asked, cancelled = asyncio.Event(), asyncio.Event()
 
@@ -125,7 +125,7 @@ class TestPlainFunctions:
             await cancelled.wait()
             return await executor.run(lambda: "free")
 
-        assert serve(main, lanes=1, queue=1) == "free"
+        assert serve(main, threads=1, queue=1) == "free"
 
     def test_waiting_in_a_way_that_would_never_end_is_an_error(self) -> None:
         async def main(executor: LeasingExecutor) -> None:
@@ -151,7 +151,7 @@ class TestAsyncHandlers:
             await asyncio.gather(*[in_flight(handler(executor)) for _ in range(100)])
             return threading.active_count() - before
 
-        assert serve(main, lanes=1, queue=0) == 0
+        assert serve(main, threads=1, queue=0) == 0
 
     def test_everything_blocking_in_one_call_lands_on_one_thread(self) -> None:
         async def handler(executor: LeasingExecutor) -> set[threading.Thread]:
@@ -166,12 +166,12 @@ class TestAsyncHandlers:
         async def main(executor: LeasingExecutor) -> list[set[threading.Thread]]:
             return await asyncio.gather(*[in_flight(handler(executor)) for _ in range(5)])
 
-        found = serve(main, lanes=3, queue=10)
+        found = serve(main, threads=3, queue=10)
         assert [len(threads) for threads in found] == [1] * 5
         assert threading.main_thread() not in set().union(*found)
 
     def test_a_call_inside_a_call_shares_its_thread(self) -> None:
-        """With one lane, a second lease would wait for the first for ever."""
+        """With one thread, a second lease would wait for the first for ever."""
 
         async def main(executor: LeasingExecutor) -> bool:
             with executor.context():
@@ -180,7 +180,7 @@ class TestAsyncHandlers:
                     inner = await executor.run(threading.current_thread)
                 return outer is inner and await executor.run(threading.current_thread) is outer
 
-        assert serve(main, lanes=1, queue=0)
+        assert serve(main, threads=1, queue=0)
 
     def test_what_follows_the_call_in_its_task_may_use_the_orm(self) -> None:
         async def main(executor: LeasingExecutor) -> threading.Thread:
@@ -206,7 +206,7 @@ class TestAsyncHandlers:
 
         serve(main)
 
-    def test_a_call_that_rests_gives_its_lane_to_another(self) -> None:
+    def test_a_call_that_rests_gives_its_thread_to_another(self) -> None:
         async def waits(executor: LeasingExecutor, used: asyncio.Event, answered: asyncio.Event) -> str:
             with executor.context():
                 await executor.run(threading.current_thread)
@@ -223,7 +223,7 @@ class TestAsyncHandlers:
             answered.set()
             return str(await first)
 
-        assert serve(main, lanes=1, queue=1) == "answered"
+        assert serve(main, threads=1, queue=1) == "answered"
 
 
 class TestLimits:
@@ -241,7 +241,7 @@ class TestLimits:
             gate.opened.set()
             return await asyncio.gather(running, waiting)
 
-        assert serve(main, lanes=1, queue=1) == ["through", "waited"]
+        assert serve(main, threads=1, queue=1) == ["through", "waited"]
 
     def test_who_came_first_is_served_first(self, gate: Gate) -> None:
         async def main(executor: LeasingExecutor) -> list[int]:
@@ -255,9 +255,9 @@ class TestLimits:
             await asyncio.gather(*tasks)
             return order
 
-        assert serve(main, lanes=1, queue=10) == list(range(10))
+        assert serve(main, threads=1, queue=10) == list(range(10))
 
-    def test_a_cancelled_caller_is_free_at_once_and_its_lane_when_the_thread_is(self, gate: Gate) -> None:
+    def test_a_cancelled_caller_is_free_at_once_and_its_thread_when_the_function_has_ended(self, gate: Gate) -> None:
         async def main(executor: LeasingExecutor) -> threading.Thread:
             caller = asyncio.create_task(executor.run(gate))
             await gate.until_reached()
@@ -266,7 +266,7 @@ class TestLimits:
                 await caller
             assert not gate.opened.is_set()
             with pytest.raises(Overloaded):
-                await executor.run(lambda: "the lane is not free yet")
+                await executor.run(lambda: "the thread is not free yet")
             gate.opened.set()
             while True:
                 try:
@@ -274,7 +274,7 @@ class TestLimits:
                 except Overloaded:
                     await asyncio.sleep(0)
 
-        assert serve(main, lanes=1, queue=0) is gate.threads[0]
+        assert serve(main, threads=1, queue=0) is gate.threads[0]
 
     def test_a_caller_cancelled_in_the_queue_leaves_it(self, gate: Gate) -> None:
         ran: list[str] = []
@@ -292,10 +292,10 @@ class TestLimits:
             gate.opened.set()
             await asyncio.gather(running, next_one)
 
-        serve(main, lanes=1, queue=1)
+        serve(main, threads=1, queue=1)
         assert ran == ["next"]
 
-    def test_what_waits_for_a_lane_is_cancelled_when_its_call_ends(self, gate: Gate) -> None:
+    def test_what_waits_for_a_thread_is_cancelled_when_its_call_ends(self, gate: Gate) -> None:
         """A task that the handler left behind must not wait for ever."""
 
         async def main(executor: LeasingExecutor) -> None:
@@ -309,7 +309,7 @@ class TestLimits:
             gate.opened.set()
             await running
 
-        serve(main, lanes=1, queue=1)
+        serve(main, threads=1, queue=1)
         assert len(gate.threads) == 1
 
     def test_the_wait_for_a_thread_is_in_the_record_of_the_call(self, gate: Gate) -> None:
@@ -326,11 +326,11 @@ class TestLimits:
             assert record.waits_for is None
             return cause, record.waits
 
-        cause, (wait,) = serve(main, lanes=1, queue=1)
+        cause, (wait,) = serve(main, threads=1, queue=1)
         assert cause == wait.cause == THREAD
         assert wait.end is not None
 
-    def test_a_call_that_gave_up_waiting_takes_no_lane_later(self, gate: Gate) -> None:
+    def test_a_call_that_gave_up_waiting_takes_no_thread_later(self, gate: Gate) -> None:
         async def main(executor: LeasingExecutor) -> str:
             running = asyncio.create_task(executor.run(gate))
             await gate.until_reached()
@@ -343,9 +343,9 @@ class TestLimits:
                 await running
                 return await in_flight(executor.run(lambda: "another call"))
 
-        assert serve(main, lanes=1, queue=1) == "another call"
+        assert serve(main, threads=1, queue=1) == "another call"
 
-    def test_a_storm_of_cancellations_leaves_every_lane_usable(self, gate: Gate) -> None:
+    def test_a_storm_of_cancellations_leaves_every_thread_usable(self, gate: Gate) -> None:
         async def handler(executor: LeasingExecutor) -> None:
             with executor.context():
                 await sync_to_async(gate)()
@@ -362,16 +362,16 @@ class TestLimits:
             await asyncio.gather(*[executor.run(barrier.wait) for _ in range(4)])
             return len(set(gate.threads))
 
-        assert serve(main, lanes=4, queue=100) <= 4
+        assert serve(main, threads=4, queue=100) <= 4
 
-    def test_lanes_end_with_their_loop(self) -> None:
+    def test_threads_end_with_their_loop(self) -> None:
         executor = LeasingExecutor(max_threads=2, max_queued=2)
         thread = asyncio.run(executor.run(threading.current_thread))
         gc.collect()
         thread.join(WAIT_SECONDS)
         assert not thread.is_alive()
 
-    def test_closing_ends_idle_lanes_and_the_next_use_starts_new_ones(self) -> None:
+    def test_closing_ends_idle_threads_and_the_next_use_starts_new_ones(self) -> None:
         async def main(executor: LeasingExecutor) -> bool:
             first = await executor.run(threading.current_thread)
             executor.close(timeout=WAIT_SECONDS)
@@ -379,7 +379,7 @@ class TestLimits:
 
         assert serve(main)
 
-    def test_a_lane_that_hangs_does_not_keep_the_process(self) -> None:
+    def test_a_thread_that_hangs_does_not_keep_the_process(self) -> None:
         code = (
             "import asyncio, threading, django\n"
             "from django.conf import settings\n"
@@ -429,7 +429,7 @@ class TestLimits:
             assert isinstance(lease.submit(int, "seven").exception(WAIT_SECONDS), ValueError)
 
         fail()
-        # The lane's thread is done with the failed work when it has done the next.
+        # The thread of the pool is done with the failed work when it has done the next.
         lease.submit(int).result(WAIT_SECONDS)
         gc.collect()
         gc.disable()
@@ -455,12 +455,12 @@ class TestLimits:
             await executor.run(lambda: None)
             return gone() is None
 
-        assert serve(main, lanes=1)
+        assert serve(main, threads=1)
 
-    def test_a_lane_that_is_collected_ends_its_thread(self) -> None:
-        lane = PoolThread("test")
-        thread = lane.thread
-        del lane
+    def test_a_pool_thread_that_is_collected_ends_its_thread(self) -> None:
+        pool_thread = PoolThread("test")
+        thread = pool_thread.thread
+        del pool_thread
         gc.collect()
         thread.join(WAIT_SECONDS)
         assert not thread.is_alive()
@@ -491,7 +491,7 @@ class TestConnections:
         async def main(executor: LeasingExecutor) -> bool:
             return await executor.run(raw) is await executor.run(raw)
 
-        assert serve(main, lanes=1)
+        assert serve(main, threads=1)
 
     def test_without_conn_max_age_a_connection_is_closed_after_the_call(self) -> None:
         def opened() -> Any:
@@ -502,7 +502,7 @@ class TestConnections:
             return await executor.run(opened)
 
         assert connections.settings["default"]["CONN_MAX_AGE"] == 0
-        assert serve(main, lanes=1) is None
+        assert serve(main, threads=1) is None
 
     def test_a_connection_that_broke_is_replaced(self, kept_connections: None) -> None:
         def break_it() -> None:
@@ -518,7 +518,7 @@ class TestConnections:
             await executor.run(break_it)
             return await executor.run(Group.objects.count)
 
-        assert serve(main, lanes=1) == 0
+        assert serve(main, threads=1) == 0
 
     def test_an_error_in_a_transaction_does_not_keep_its_call_alive(self, kept_connections: None) -> None:
         class Argument:
@@ -537,7 +537,7 @@ class TestConnections:
             await executor.run(gc.collect)
             return gone() is None
 
-        assert serve(main, lanes=1)
+        assert serve(main, threads=1)
 
     def test_a_transaction_left_open_is_rolled_back(self, kept_connections: None, caplog: Any) -> None:
         def leave_open() -> None:
@@ -548,8 +548,8 @@ class TestConnections:
             await executor.run(leave_open)
             return await executor.run(lambda: (Group.objects.count(), connection.in_atomic_block))
 
-        with caplog.at_level(logging.WARNING, "mcp_django.lanes"):
-            assert serve(main, lanes=1) == (0, False)
+        with caplog.at_level(logging.WARNING, "mcp_django.threads"):
+            assert serve(main, threads=1) == (0, False)
         assert "ended inside a transaction" in caplog.text
 
     def test_a_cancelled_async_call_in_a_transaction_is_rolled_back(self, kept_connections: None) -> None:
@@ -568,7 +568,7 @@ class TestConnections:
             await asyncio.gather(call, return_exceptions=True)
             return await executor.run(Group.objects.count)
 
-        assert serve(main, lanes=1) == 0
+        assert serve(main, threads=1) == 0
 
     def test_a_connection_that_cannot_be_closed_is_dropped_and_the_result_arrives(
         self, kept_connections: None, caplog: Any
@@ -591,7 +591,7 @@ class TestConnections:
         async def main(executor: LeasingExecutor) -> tuple[str, int]:
             return await executor.run(spoil), await executor.run(Group.objects.count)
 
-        assert serve(main, lanes=1) == ("result", 0)
+        assert serve(main, threads=1) == ("result", 0)
         assert "Failed to close" in caplog.text
         with pytest.raises(Exception, match="closed"):
             drivers[0].cursor()
@@ -606,7 +606,7 @@ class TestConnections:
         async def main(executor: LeasingExecutor) -> list[int]:
             return [await executor.run(count) for _ in range(3)]
 
-        assert len(set(serve(main, lanes=1))) == 1
+        assert len(set(serve(main, threads=1))) == 1
 
 
 @real_threads
@@ -637,7 +637,7 @@ class TestAskingIsUnsafe:
 
         assert serve(main) == [True, False]
 
-    def test_in_a_transaction_on_the_lane_of_an_async_call(self) -> None:
+    def test_in_a_transaction_on_the_thread_of_an_async_call(self) -> None:
         async def main(executor: LeasingExecutor) -> list[bool]:
             with executor.context():
                 found = [executor.is_in_transaction()]
@@ -696,10 +696,10 @@ class TestInline:
 
         assert await in_flight(handler()) == (threading.main_thread(), 1)
 
-    async def test_no_lane_is_started(self) -> None:
-        before = {thread for thread in threading.enumerate() if thread.name.startswith("mcp-lane")}
+    async def test_no_thread_is_started(self) -> None:
+        before = {thread for thread in threading.enumerate() if thread.name.startswith("mcp-thread")}
         await LeasingExecutor(max_threads=1, max_queued=0).run(lambda: None)
-        assert {thread for thread in threading.enumerate() if thread.name.startswith("mcp-lane")} == before
+        assert {thread for thread in threading.enumerate() if thread.name.startswith("mcp-thread")} == before
 
     async def test_what_asyncio_cannot_carry_arrives_as_a_runtime_error(self, subtests: pytest.Subtests) -> None:
         for problem in (StopIteration(1), SystemExit(3), GeneratorExit()):

@@ -396,7 +396,7 @@ def test_a_loop_that_ends_takes_its_feed_with_it_without_a_word(
         await feeds.get_follower().subscribe("a", RecordingSink())
 
     run(main, layer=layer)
-    wait_until(lambda: gc.collect() >= 0 and loops[0]() is None)  # a lane may be finishing a read
+    wait_until(lambda: gc.collect() >= 0 and loops[0]() is None)  # a thread may be finishing a read
     assert not any(layer.groups.values())
     assert caplog.records == []
     assert [str(warning.message) for warning in recwarn if issubclass(warning.category, RuntimeWarning)] == []
@@ -453,7 +453,7 @@ def test_a_feed_whose_start_failed_can_be_followed_later(monkeypatch: pytest.Mon
     run(main)
 
 
-def test_lanes_that_are_taken_delay_the_feed_and_do_not_refuse_it(clock: Clock) -> None:
+def test_threads_that_are_taken_delay_the_feed_and_do_not_refuse_it(clock: Clock) -> None:
     async def main(executor: LeasingExecutor) -> None:
         feeds, heard, gate = (
             EventPublisher(executor=executor, layer=None, retention_seconds=600),

@@ -65,7 +65,7 @@ Kind = Callable[[LeasingExecutor, Callable[[], Any]], Awaitable[Any]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_sql_of_a_cancelled_call_ends_and_frees_its_lane(kind: Kind) -> None:
+def test_the_sql_of_a_cancelled_call_ends_and_frees_its_thread(kind: Kind) -> None:
     statement = Statement()
 
     async def main(executor: LeasingExecutor) -> Any:
@@ -74,7 +74,7 @@ def test_the_sql_of_a_cancelled_call_ends_and_frees_its_lane(kind: Kind) -> None
         await cancel(call)
         return await in_flight(executor.run(lambda: statement.outcome))
 
-    assert serve(main, lanes=1) is OperationalError
+    assert serve(main, threads=1) is OperationalError
     assert interrupters() == []
 
 
@@ -91,7 +91,7 @@ def test_it_ends_however_early_the_cancellation_comes(subtests: pytest.Subtests)
                     await cancel(call)
                 return await in_flight(executor.run(lambda: "free"))
 
-            assert serve(main, lanes=1, queue=100) == "free"
+            assert serve(main, threads=1, queue=100) == "free"
 
 
 def test_rows_that_are_still_being_fetched_are_interrupted_too() -> None:
@@ -116,7 +116,7 @@ def test_rows_that_are_still_being_fetched_are_interrupted_too() -> None:
         await cancel(call)
         return await executor.run(lambda: "free")
 
-    assert serve(main, lanes=1) == "free"
+    assert serve(main, threads=1) == "free"
 
 
 def test_a_task_that_a_handler_left_behind_is_cancelled_with_its_sql(caplog: Any) -> None:
@@ -133,11 +133,11 @@ def test_a_task_that_a_handler_left_behind_is_cancelled_with_its_sql(caplog: Any
         left: list[asyncio.Task[Any]] = []
         answer = await in_flight(handler(executor, left))
         await asyncio.wait(left)
-        await executor.run(lambda: "the lane is back")
+        await executor.run(lambda: "the thread is back")
         return answer, [task.cancelled() for task in left]
 
     with caplog.at_level(logging.DEBUG):
-        assert serve(main, lanes=1) == ("done", [True, True])
+        assert serve(main, threads=1) == ("done", [True, True])
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
     assert "SQL of a finished call was cancelled" in caplog.text
 
@@ -185,7 +185,7 @@ def test_a_function_that_goes_on_is_stopped_at_its_next_statement(gate: Gate, ke
         gate.opened.set()
         return await executor.run(Group.objects.count)
 
-    assert serve(main, lanes=1) == 0
+    assert serve(main, threads=1) == 0
     assert outcomes == [None, CallEndedError, CallEndedError, CallEndedError]
 
 
@@ -211,7 +211,7 @@ def test_an_interrupted_connection_is_closed_and_the_next_call_gets_another(kept
         after = await executor.run(raw)
         return before is after, await executor.run(is_closed, before)
 
-    assert serve(main, lanes=1) == (False, True)
+    assert serve(main, threads=1) == (False, True)
 
 
 def test_the_sql_of_other_calls_goes_on(kept_connections: None) -> None:
@@ -228,7 +228,7 @@ def test_the_sql_of_other_calls_goes_on(kept_connections: None) -> None:
         await call
         return innocent.outcome
 
-    assert serve(main, lanes=2, queue=5) == "ran"
+    assert serve(main, threads=2, queue=5) == "ran"
 
 
 def test_a_call_that_rests_keeps_what_its_tasks_run_until_it_is_over() -> None:
@@ -240,7 +240,7 @@ def test_a_call_that_rests_keeps_what_its_tasks_run_until_it_is_over() -> None:
             running = asyncio.create_task(sync_to_async(resting)())
             await resting.until_begun()
             executor.release_thread()
-            assert await executor.run(lambda: "on another lane") == "on another lane"
+            assert await executor.run(lambda: "on another thread") == "on another thread"
             await running
             left = asyncio.create_task(sync_to_async(doomed)())
             await doomed.until_begun()
@@ -255,8 +255,8 @@ def test_a_call_that_rests_keeps_what_its_tasks_run_until_it_is_over() -> None:
     assert (resting.outcome, doomed.outcome) == ("ran", OperationalError)
 
 
-def test_the_next_call_on_the_lane_is_not_the_one_that_is_interrupted() -> None:
-    """A stay that a question ended is over; the lane is another call's when the first call ends."""
+def test_the_next_call_on_the_thread_is_not_the_one_that_is_interrupted() -> None:
+    """A question ended the lease of the first call; the thread is another call's when the first call ends."""
     other = Statement(sql(0.3))
 
     async def first(executor: LeasingExecutor) -> None:
@@ -272,7 +272,7 @@ def test_the_next_call_on_the_lane_is_not_the_one_that_is_interrupted() -> None:
         await asyncio.sleep(0)
         await asyncio.gather(call, in_flight(executor.run(other)))
 
-    serve(main, lanes=1)
+    serve(main, threads=1)
     assert other.outcome == "ran"
 
 
@@ -285,7 +285,7 @@ def test_without_the_option_sql_runs_to_its_end() -> None:
         await cancel(call)
         return await executor.run(lambda: statement.outcome)
 
-    assert serve(main, lanes=1, interrupt=False) == "ran"
+    assert serve(main, threads=1, interrupt=False) == "ran"
 
 
 def test_the_loop_turns_while_sql_is_interrupted(monkeypatch: Any) -> None:
@@ -309,10 +309,10 @@ def test_the_loop_turns_while_sql_is_interrupted(monkeypatch: Any) -> None:
         go.set()
         await statement.until_ended()
 
-    serve(main, lanes=1)
+    serve(main, threads=1)
 
 
-def test_a_function_in_python_is_left_to_end_and_its_lane_comes_back(gate: Gate, kept_connections: None) -> None:
+def test_a_function_in_python_is_left_to_end_and_its_thread_comes_back(gate: Gate, kept_connections: None) -> None:
     async def main(executor: LeasingExecutor) -> str:
         await executor.run(Group.objects.count)
         call = in_flight(executor.run(gate))
@@ -324,7 +324,7 @@ def test_a_function_in_python_is_left_to_end_and_its_lane_comes_back(gate: Gate,
         await eventually(lambda: not interrupters())
         return free
 
-    assert serve(main, lanes=1) == "free"
+    assert serve(main, threads=1) == "free"
 
 
 @pytest.mark.parametrize("kind", ["pool", "returning_pool"])
@@ -349,7 +349,7 @@ def test_a_pooled_connection_of_a_call_that_is_over_is_closed_before_it_is_given
         gate.opened.set()
         await executor.run(Group.objects.count)
 
-    serve(main, lanes=1)
+    serve(main, threads=1)
     assert raws[1] is True
 
 

@@ -1,4 +1,4 @@
-"""The log line of a call, and the receivers of its signals: on real lanes, with rows, whatever becomes of the call."""
+"""The log line of a call, and the receivers of its signals: on real threads, with rows, however the call ends."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from mcp_django.server.options import ServerOptions
 from mcp_django.server.ports import Overloaded
 from mcp_django.signals import call_finished, call_started
 from tests.runtime.serving import WAIT_SECONDS
-from tests.runtime.serving import serve as serve_lanes
+from tests.runtime.serving import serve as serve_on_threads
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, ports
 from tests.support.clock import Clock
 from tests.testapp.models import Book
@@ -36,7 +36,7 @@ class Refused(MCPError):
 
 
 class Site:
-    """A server whose handlers end in every way, on lanes of its own."""
+    """A server whose handlers end in every way, on threads of its own."""
 
     def __init__(self, executor: LeasingExecutor) -> None:
         self.executor = executor
@@ -104,8 +104,8 @@ class Site:
         assert await asyncio.to_thread(self.reached.wait, WAIT_SECONDS)
 
 
-def serve(main: Callable[[Site], Awaitable[None]], *, lanes: int = 2, queue: int = 4) -> None:
-    """Run `main` on a loop of its own, as a server does: a test that is a coroutine has no lanes."""
+def serve(main: Callable[[Site], Awaitable[None]], *, threads: int = 2, queue: int = 4) -> None:
+    """Run `main` on a loop of its own, as a server does: a test that is a coroutine has no threads."""
 
     async def with_site(executor: LeasingExecutor) -> None:
         site = Site(executor)
@@ -114,7 +114,7 @@ def serve(main: Callable[[Site], Awaitable[None]], *, lanes: int = 2, queue: int
         finally:
             site.opened.set()
 
-    serve_lanes(with_site, lanes=lanes, queue=queue)
+    serve_on_threads(with_site, threads=threads, queue=queue)
 
 
 @contextlib.contextmanager
@@ -192,7 +192,7 @@ def test_a_receiver_can_write_a_row_before_the_answer(subtests: pytest.Subtests,
                     assert await take_rows() == [f"{name} {outcome}"]
 
     with listening(call_finished, receiver):
-        serve(main, lanes=4)
+        serve(main, threads=4)
 
 
 @real_threads
@@ -211,18 +211,18 @@ def test_a_receiver_can_write_a_row_for_a_call_that_was_cancelled(receiver: Any,
             assert await take_rows() == [f"{name} cancelled"]
 
     with listening(call_finished, receiver):
-        serve(main, lanes=4)
+        serve(main, threads=4)
 
 
 @real_threads
 @receivers
-def test_one_lane_is_enough_for_a_call_and_its_receivers(receiver: Any) -> None:
+def test_one_thread_is_enough_for_a_call_and_its_receivers(receiver: Any) -> None:
     async def main(site: Site) -> None:
         await site.call("count")
         assert await rows() == ["count ok"]
 
     with listening(call_started, lambda **_: Book.objects.count()), listening(call_finished, receiver):
-        serve(main, lanes=1)
+        serve(main, threads=1)
 
 
 @real_threads
@@ -408,7 +408,7 @@ def test_a_call_that_is_cancelled_while_its_start_is_told_finishes_after_it() ->
 
 @real_threads
 @receivers
-def test_a_call_that_was_done_is_told_however_many_wait_for_a_lane(receiver: Any) -> None:
+def test_a_call_that_was_done_is_told_however_many_wait_for_a_thread(receiver: Any) -> None:
     async def main(site: Site) -> None:
         stuck = site.call("wait_in_a_thread")
         await site.until_reached()
@@ -422,11 +422,11 @@ def test_a_call_that_was_done_is_told_however_many_wait_for_a_lane(receiver: Any
             assert "add ok" in await rows()
             await stuck
 
-    serve(main, lanes=1, queue=0)
+    serve(main, threads=1, queue=0)
 
 
 @real_threads
-def test_a_refusal_does_not_wait_for_receivers_that_find_no_lane(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_does_not_wait_for_receivers_that_find_no_thread(caplog: pytest.LogCaptureFixture) -> None:
     async def main(site: Site) -> None:
         stuck = site.call("wait_in_a_thread")
         await site.until_reached()
@@ -437,7 +437,7 @@ def test_a_refusal_does_not_wait_for_receivers_that_find_no_lane(caplog: pytest.
         site.opened.set()
         await stuck
 
-    serve(main, lanes=1, queue=0)
+    serve(main, threads=1, queue=0)
     assert "Signal call_finished was not sent for a call, because all threads are in use" in caplog.text
     assert "Traceback" not in caplog.text
 

@@ -49,7 +49,7 @@ def test_of_two_who_end_a_visit_at_once_one_does() -> None:
         ended = await asyncio.gather(*(executor.run(pages.mark_finished, visit("a")) for _ in range(8)))
         assert sorted(ended) == [False] * 7 + [True]
 
-    serve(main, lanes=4, queue=8)
+    serve(main, threads=4, queue=8)
 
 
 @real_threads

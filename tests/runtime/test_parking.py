@@ -57,7 +57,7 @@ class WaitingFunctions:
 
 
 @real_threads
-def test_forty_functions_wait_on_four_lanes_and_others_go_on() -> None:
+def test_forty_functions_wait_on_four_threads_and_others_go_on() -> None:
     async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
         calls = [in_flight(functions.call()) for _ in range(MANY)]
@@ -71,7 +71,7 @@ def test_forty_functions_wait_on_four_lanes_and_others_go_on() -> None:
         pool = functions.pool()
         assert (len(pool.busy) + len(pool.free), pool.blocked, len(pool.returning)) == (4, set(), 0)
 
-    serve(main, lanes=4, queue=MANY)
+    serve(main, threads=4, queue=MANY)
 
 
 @real_threads
@@ -80,13 +80,13 @@ def test_who_waits_holds_no_connection() -> None:
         functions = WaitingFunctions(executor)
         calls = [in_flight(functions.call()) for _ in range(3)]
         await eventually(lambda: functions.waiting == 3)
-        opened = [c for lane in functions.pool().blocked for c in lane.guard.connections.values()]
+        opened = [c for thread in functions.pool().blocked for c in thread.guard.connections.values()]
         assert len(opened) == 3
         assert all(connection.connection is None for connection in opened)
         functions.answered.set()
         await asyncio.gather(*calls)
 
-    serve(main, lanes=1)
+    serve(main, threads=1)
 
 
 @real_threads
@@ -101,7 +101,7 @@ def test_one_too_many_is_refused_at_once_and_the_others_are_left_alone() -> None
         functions.answered.set()
         assert await asyncio.gather(*calls) == [0, 0]
 
-    serve(main, lanes=1, parked=2)
+    serve(main, threads=1, parked=2)
 
 
 @real_threads
@@ -119,7 +119,7 @@ def test_a_call_that_is_cancelled_while_it_waits_leaves_its_place_to_others() ->
         pool = functions.pool()
         assert len(pool.busy) + len(pool.free) == 1
 
-    serve(main, lanes=1)
+    serve(main, threads=1)
 
 
 @real_threads
@@ -153,7 +153,7 @@ def test_what_is_done_in_the_middle_of_a_wait_takes_a_place() -> None:
         assert seen == [(1, 0)]
         assert functions.pool().blocked == set()
 
-    serve(main, lanes=1)
+    serve(main, threads=1)
 
 
 def test_attending_outside_of_a_wait_is_running() -> None:
@@ -163,12 +163,12 @@ def test_attending_outside_of_a_wait_is_running() -> None:
     assert serve(main) == 5
 
 
-def test_elsewhere_than_on_a_lane_there_is_nothing_to_give_up() -> None:
+def test_elsewhere_than_on_a_thread_there_is_nothing_to_give_up() -> None:
     with LeasingExecutor().blocking_wait():
         pass
 
 
-def test_who_wants_to_go_on_when_the_lanes_end_may_do_so() -> None:
+def test_who_wants_to_go_on_when_the_threads_end_may_do_so() -> None:
     async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
 
@@ -184,4 +184,4 @@ def test_who_wants_to_go_on_when_the_lanes_end_may_do_so() -> None:
         functions.answered.set()
         assert await call == 1
 
-    serve(main, lanes=1)
+    serve(main, threads=1)

@@ -1,4 +1,4 @@
-"""A call as one transaction: over the engine, on lanes and inline."""
+"""A call as one transaction: over the engine, on threads and inline."""
 
 import asyncio
 import functools
@@ -24,7 +24,7 @@ Run = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
 ERAS = [STATELESS, HANDSHAKE]
 
 
-def on_lanes(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+def on_threads(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """As a server runs calls."""
 
     async def controlled() -> Any:
@@ -42,7 +42,7 @@ def inline(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     return async_to_sync(marked)()
 
 
-@pytest.fixture(params=[on_lanes, inline])
+@pytest.fixture(params=[on_threads, inline])
 def run(request: Any, transactional_db: None) -> Run:
     """Both ways."""
     runs: Run = request.param
@@ -165,7 +165,7 @@ class TestRollingBack:
     def test_without_it_a_handler_may_ask_and_then_open_one_of_its_own(
         self, version: str, transactional_db: None
     ) -> None:
-        run = on_lanes if version == STATELESS else inline
+        run = on_threads if version == STATELESS else inline
         server = make_server(options={"atomic": ("default",)})
 
         @server.tool(atomic=False)
@@ -255,7 +255,7 @@ class TestCommitting:
             calls = [in_flight(PipelineClient(server).call("work", number=number)) for number in range(20)]
             await asyncio.gather(*calls)
 
-        on_lanes(main)
+        on_threads(main)
         assert names() == sorted(f"{letter}{number:02}" for number in range(0, 20, 2) for letter in "gh")
 
     def test_a_commit_that_fails_is_a_failure_of_the_tool(self, run: Run) -> None:
@@ -291,12 +291,12 @@ class TestWhatIsDeclared:
                 for name in ("inherits", "wants", "names", "refuses", "lists_none")
             ]
 
-        assert on_lanes(main) == ["true", "true", "true", "false", "false"]
+        assert on_threads(main) == ["true", "true", "true", "false", "false"]
 
     def test_without_word_there_is_none(self, transactional_db: None) -> None:
         server = make_server()
         server.tool(lambda: connection.in_atomic_block, name="plain")
-        assert on_lanes(lambda: PipelineClient(server).text("plain")) == "false"
+        assert on_threads(lambda: PipelineClient(server).text("plain")) == "false"
 
     def test_resources_prompts_and_completions_too(self, transactional_db: None) -> None:
         server = make_server()
@@ -318,9 +318,9 @@ class TestWhatIsDeclared:
                 ]["values"][0],
             ]
 
-        assert on_lanes(main) == ["True"] * 4
+        assert on_threads(main) == ["True"] * 4
 
-    def test_a_handler_without_one_takes_no_lane(self) -> None:
+    def test_a_handler_without_one_takes_no_thread(self) -> None:
         server = make_server()
 
         @server.tool
@@ -332,7 +332,7 @@ class TestWhatIsDeclared:
             await PipelineClient(server).text("work")
             return threading.active_count() - before
 
-        assert on_lanes(main) == 0
+        assert on_threads(main) == 0
 
 
 class TestCancelling:
@@ -361,9 +361,9 @@ class TestCancelling:
             await asyncio.wait([call])
             assert call.cancelled()
             gate.opened.set()
-            await server.ports.executor.run(lambda: "the lane is back")
+            await server.ports.executor.run(lambda: "the thread is back")
 
-        on_lanes(main)
+        on_threads(main)
         assert names() == []
 
     def test_an_async_handler_is_undone_at_once_though_its_sql_would_take_a_minute(self) -> None:
@@ -380,9 +380,9 @@ class TestCancelling:
             await statement.until_begun()
             call.cancel()
             await asyncio.wait([call])
-            await server.ports.executor.run(lambda: "the lane is back")
+            await server.ports.executor.run(lambda: "the thread is back")
 
-        on_lanes(main)
+        on_threads(main)
         assert names() == []
 
     @pytest.mark.parametrize("is_async", [False, True])
@@ -403,7 +403,7 @@ class TestCancelling:
             said = await PipelineClient(server).error("work")
             return said, await server.ports.executor.run(lambda: "free")
 
-        said, free = on_lanes(main)
+        said, free = on_threads(main)
         assert "took longer than 0.2 seconds" in said
         assert (free, names()) == ("free", [])
         assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
@@ -426,7 +426,7 @@ class TestCancelling:
             await asyncio.wait([call])
             assert await server.ports.executor.run(lambda: connection.in_atomic_block) is False
 
-        on_lanes(main)
+        on_threads(main)
         assert names() == []
 
     def test_however_early_it_comes_no_transaction_stays_open(self, caplog: Any) -> None:
@@ -448,9 +448,11 @@ class TestCancelling:
                 look = lambda: (connection.in_atomic_block, len(connection.atomic_blocks))  # noqa: E731
                 assert await in_flight(server.ports.executor.run(look)) == (False, 0)
 
-        on_lanes(main)
+        on_threads(main)
         assert names() == []
-        assert [record for record in caplog.records if record.name == "mcp_django.lanes" and record.levelno > 20] == []
+        assert [
+            record for record in caplog.records if record.name == "mcp_django.threads" and record.levelno > 20
+        ] == []
 
     def test_a_commit_that_has_begun_goes_on_to_its_end_with_its_hooks(self, gate: Gate) -> None:
         server = make_server()
@@ -470,9 +472,9 @@ class TestCancelling:
             await asyncio.wait([call])
             assert call.cancelled()
             gate.opened.set()
-            await server.ports.executor.run(lambda: "the lane is back")
+            await server.ports.executor.run(lambda: "the thread is back")
 
-        on_lanes(main)
+        on_threads(main)
         assert (names(), hooks) == (["written"], [1])
 
     def test_a_failing_branch_stops_the_sql_of_its_siblings(self) -> None:
@@ -487,7 +489,7 @@ class TestCancelling:
 
             await asyncio.gather(sync_to_async(statement)(), fails())
 
-        assert on_lanes(lambda: PipelineClient(server).error("work")) == "one failed"
+        assert on_threads(lambda: PipelineClient(server).error("work")) == "one failed"
         assert statement.ended.wait(WAIT_SECONDS)
         assert statement.outcome != "ran"
 
@@ -500,7 +502,7 @@ class TestCancelling:
 
 
 class TestOnce:
-    def test_a_plain_function_of_an_async_handler_runs_on_its_lane(self, run: Run) -> None:
+    def test_a_plain_function_of_an_async_handler_runs_on_its_thread(self, run: Run) -> None:
         server = make_server()
 
         @server.tool
@@ -541,7 +543,7 @@ class TestCancelledBetweenThreadAndLoop:
     @staticmethod
     def outcome(cut: str) -> tuple[list[str], bool]:
         """What is there after a block of which `cut` (a step of CallTransaction) was cancelled, and whether a
-        transaction is left open on the lane.
+        transaction is left open on the thread.
         """
 
         async def main(executor: LeasingExecutor) -> bool:
@@ -565,7 +567,7 @@ class TestCancelledBetweenThreadAndLoop:
 
             return await in_flight(call())
 
-        left = serve(main, lanes=1)
+        left = serve(main, threads=1)
         return names(), left
 
     def test_nothing_is_written_and_nothing_left_open(self, subtests: pytest.Subtests, transactional_db: None) -> None:

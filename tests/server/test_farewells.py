@@ -97,7 +97,7 @@ async def test_in_a_session_it_waits_for_the_end_of_the_session() -> None:
         peer.session.cleanup_callbacks.add(asyncio.get_running_loop(), peer.server.ports.executor, log.write, "late")
 
 
-def test_on_a_loop_of_its_own_a_plain_function_is_done_on_a_lane() -> None:
+def test_on_a_loop_of_its_own_a_plain_function_is_done_on_a_thread() -> None:
     server, seen = make_server(), list[str]()
 
     @server.tool
@@ -105,7 +105,7 @@ def test_on_a_loop_of_its_own_a_plain_function_is_done_on_a_lane() -> None:
         ctx.add_cleanup(lambda: seen.append(threading.current_thread().name))
 
     asyncio.run(TestClient(server).request("tools/call", {"name": "leave"}))
-    assert [name.startswith("mcp-lane") for name in seen] == [True]
+    assert [name.startswith("mcp-thread") for name in seen] == [True]
 
 
 async def test_the_end_of_the_process_is_an_end_too() -> None:

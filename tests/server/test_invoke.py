@@ -297,7 +297,7 @@ async def test_the_timeout_covers_guards_and_interceptors(clock: Clock) -> None:
 
 
 async def test_a_plain_function_that_ran_out_of_time_learns_it(clock: Clock) -> None:
-    """The clock belongs to the loop that serves, and the function runs on a lane beside it."""
+    """The clock belongs to the loop that serves, and the function runs on a thread beside it."""
     begun, stopped, result = threading.Event(), threading.Event(), []
 
     async def serve() -> None:

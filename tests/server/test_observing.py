@@ -255,7 +255,7 @@ async def test_a_lifespan_that_fails_is_a_bug_of_the_call(recorder: RecordingObs
 
 @both
 @however
-async def test_a_call_that_is_cancelled_is_told_after_its_lane_is_free(version: str, attending: bool) -> None:
+async def test_a_call_that_is_cancelled_is_told_after_its_thread_is_free(version: str, attending: bool) -> None:
     recorder, reached = RecordingObserver(attending), asyncio.Event()
     server = observed(recorder)
 

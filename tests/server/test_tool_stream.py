@@ -74,7 +74,7 @@ async def test_pieces_that_are_no_text_are_listed() -> None:
     assert [params["message"] for params in told] == ["1", "2"]
 
 
-async def test_a_plain_generator_runs_on_a_lane_and_streams_too() -> None:
+async def test_a_plain_generator_runs_on_a_thread_and_streams_too() -> None:
     threads: set[int] = set()
 
     def it(count: int) -> Iterator[dict[str, int]]:

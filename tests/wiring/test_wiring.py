@@ -355,7 +355,7 @@ def test_limits_reach_the_threads() -> None:
     assert (wiring.get_services().executor.max_threads, wiring.get_services().executor.max_queued) == (3, 4)
 
 
-def test_the_lanes_interrupt_sql_unless_told_otherwise(subtests: pytest.Subtests) -> None:
+def test_the_threads_interrupt_sql_unless_told_otherwise(subtests: pytest.Subtests) -> None:
     for interrupt in (True, False):
         with (
             subtests.test(interrupt=interrupt),
@@ -372,7 +372,7 @@ def test_handlers_inherit_atomic_requests() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_calls_that_hold_every_lane_can_publish() -> None:
+def test_calls_that_hold_every_thread_can_publish() -> None:
     async def main() -> None:
         executor, feeds = wiring.get_services().executor, wiring.get_services().event_publisher
         held = asyncio.Barrier(executor.max_threads)
@@ -380,7 +380,7 @@ def test_calls_that_hold_every_lane_can_publish() -> None:
 
         async def call() -> None:
             with executor.context():
-                await executor.run(lambda: connection.ensure_connection())  # looked up on the lane
+                await executor.run(lambda: connection.ensure_connection())  # looked up on the thread
                 await held.wait()
                 await feeds.publish(EventDraft("a", "message"))
 
@@ -388,14 +388,14 @@ def test_calls_that_hold_every_lane_can_publish() -> None:
             async with asyncio.timeout(60):
                 await asyncio.gather(*(in_flight(call()) for _ in range(executor.max_threads)))
         finally:
-            for lanes in (executor, wiring.get_services().log_executor):
-                await asyncio.to_thread(lanes.close, asyncio.get_running_loop(), timeout=60)
+            for pool in (executor, wiring.get_services().log_executor):
+                await asyncio.to_thread(pool.close, asyncio.get_running_loop(), timeout=60)
 
     asyncio.run(main())
 
 
 @pytest.mark.django_db(transaction=True)
-def test_authorization_works_while_calls_hold_every_lane() -> None:
+def test_authorization_works_while_calls_hold_every_thread() -> None:
     async def main() -> None:
         executor, over = wiring.get_services().executor, threading.Event()
 
@@ -416,7 +416,7 @@ def test_authorization_works_while_calls_hold_every_lane() -> None:
         finally:
             over.set()
             await asyncio.gather(*holding)
-            for lanes in (executor, wiring.get_services().log_executor):
-                await asyncio.to_thread(lanes.close, asyncio.get_running_loop(), timeout=60)
+            for pool in (executor, wiring.get_services().log_executor):
+                await asyncio.to_thread(pool.close, asyncio.get_running_loop(), timeout=60)
 
     asyncio.run(main())

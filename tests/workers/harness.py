@@ -24,7 +24,7 @@ from tests.workers.unreliable_layer import DeliveryFaults
 SITE = "tests.workers.settings"
 RESOURCE = "http://127.0.0.1:8000/mcp"
 """The resource of tokens, whatever the ports of the workers."""
-# Each lane keeps a connection, and PostgreSQL has a hundred for all tests that run at once.
+# Each thread keeps a connection, and PostgreSQL has a hundred for all tests that run at once.
 LIMITS = {"THREADS": 4, "IN_FLIGHT": 100, "KEEP_ALIVE": 1}
 
 

@@ -16,7 +16,7 @@ from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.threads.pool import thread_state
 from mcp_django.runtime.threads.sql_cancellation import StatementGuard
 
-logger = get_logger("mcp_django.lanes")
+logger = get_logger("mcp_django.threads")
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 RunFunction = Callable[..., Awaitable[Any]]
 ManagerFactory = Callable[[], AbstractContextManager[Any]]
 
-logger = get_logger("mcp_django.lanes")
+logger = get_logger("mcp_django.threads")
 
 
 async def run_within(

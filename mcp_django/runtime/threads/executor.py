@@ -36,7 +36,7 @@ from mcp_django.runtime.threads.pool import ThreadPool
 from mcp_django.runtime.threads.transactions import CallTransaction
 from mcp_django.server.ports import Executor
 
-logger = get_logger("mcp_django.lanes")
+logger = get_logger("mcp_django.threads")
 T = TypeVar("T")
 
 
@@ -64,7 +64,7 @@ class LeasingExecutor:
     max_queued: int = 256
     max_blocked: int = 256
     interrupts_sql: bool = True
-    name: str = "mcp-lane"
+    name: str = "mcp-thread"
 
     def __post_init__(self) -> None:
         self._pools = LoopLocal(self._create_pool)

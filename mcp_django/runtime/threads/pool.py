@@ -24,7 +24,7 @@ from mcp_django.server.ports import Overloaded
 if TYPE_CHECKING:
     from mcp_django.runtime.threads.lease import ThreadLease
 
-logger = get_logger("mcp_django.lanes")
+logger = get_logger("mcp_django.threads")
 
 QueuedFunction = Callable[[], None]
 thread_state = threading.local()
@@ -154,7 +154,7 @@ class ThreadPool:
     max_queued: int
     max_blocked: int = 256
     interrupts_sql: bool = True
-    name: str = "mcp-lane"
+    name: str = "mcp-thread"
     lock: threading.Lock = field(default_factory=threading.Lock)
     free: list[PoolThread] = field(default_factory=list)
     busy: set[PoolThread] = field(default_factory=set)

@@ -28,7 +28,7 @@ from django.db.utils import OperationalError
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.server.ports import AttemptControl
 
-logger = get_logger("mcp_django.lanes")
+logger = get_logger("mcp_django.threads")
 
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.01, 0.08
 """Minimum and maximum seconds between two attempts; the pause doubles each time.

@@ -1,4 +1,4 @@
-"""Handlers and the database: transactions, rows and the lanes on which plain handlers run.
+"""Handlers and the database: transactions, rows and the threads on which plain handlers run.
 
 They are apart from `tests/server`, whose tests need no database.
 """
@@ -31,7 +31,7 @@ from tests.testapp.models import Book
 
 
 class Watched(LeasingExecutor):
-    """Lanes that count whose thread waits without one."""
+    """Executor that counts the threads that wait without a lease."""
 
     waiting = 0
 
@@ -45,7 +45,7 @@ class Watched(LeasingExecutor):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("version", ERAS)
-def test_a_plain_handler_gives_its_lane_up_for_the_model_and_not_for_the_tools_it_uses(version: str) -> None:
+def test_a_plain_handler_gives_its_thread_up_for_the_model_and_not_for_the_tools_it_uses(version: str) -> None:
     threads: list[int] = []
     waiting: list[tuple[str, int]] = []
     executor = Watched(max_threads=1, max_queued=4)

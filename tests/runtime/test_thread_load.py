@@ -1,4 +1,4 @@
-"""Lanes under load: what they cannot take is refused at once, and what is cancelled takes nobody along."""
+"""Threads under load: calls beyond their number and queue are refused at once, and a cancelled call ends alone."""
 
 import asyncio
 import logging
@@ -21,12 +21,12 @@ THREADS = 4
 
 
 def threads() -> set[str]:
-    """The lanes' threads, by name; those of the event log may be there from earlier."""
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("mcp-lane-")}
+    """The threads of calls, by name; those of the event log may be there from earlier."""
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("mcp-thread-")}
 
 
 class Connections:
-    """How many connections the lanes have at most, asked of the server where it knows, else counted as they open."""
+    """How many connections the threads have at most, asked of the server where it knows, else counted as they open."""
 
     def __init__(self, name: str) -> None:
         self.now = self.most = 0
@@ -45,7 +45,7 @@ class Connections:
         connection_created.disconnect(self._note)
 
     def _note(self, connection: Any, **_: Any) -> None:
-        if threading.current_thread().name.startswith("mcp-lane") and connection.vendor != "postgresql":
+        if threading.current_thread().name.startswith("mcp-thread") and connection.vendor != "postgresql":
             self._opened.add(id(connection))
             self.now = self.most = len(self._opened)
 
@@ -68,9 +68,9 @@ class Connections:
 
 @pytest.fixture
 def named() -> Iterator[str]:
-    """The application name of the lanes' connections."""
+    """The application name of the threads' connections."""
     # Another one for each test: the server lets go of the last one's when it comes to it.
-    name, options = f"mcp-lanes-{secrets.token_hex(4)}", connections.settings["default"]["OPTIONS"]
+    name, options = f"mcp-threads-{secrets.token_hex(4)}", connections.settings["default"]["OPTIONS"]
     if connection.vendor != "postgresql":
         yield name
         return
@@ -80,14 +80,14 @@ def named() -> Iterator[str]:
 
 
 @pytest.fixture(params=["closed after each call", "kept", "pooled"])
-def lanes_named(request: Any, named: str) -> str:
+def threads_named(request: Any, named: str) -> str:
     """What becomes of connections between two calls."""
     if request.param != "closed after each call":
         request.getfixturevalue("pool" if request.param == "pooled" else "kept_connections")
     return named
 
 
-def test_a_burst_is_served_as_far_as_the_queue_goes_and_the_surplus_refused_at_once(lanes_named: str) -> None:
+def test_a_burst_is_served_as_far_as_the_queue_goes_and_the_surplus_refused_at_once(threads_named: str) -> None:
     queue, calls = 40, 400
     refused: list[Overloaded] = []
     all_have_come = threading.Event()
@@ -106,12 +106,12 @@ def test_a_burst_is_served_as_far_as_the_queue_goes_and_the_surplus_refused_at_o
 
     async def main(executor: LeasingExecutor) -> list[str | None]:
         burst = [in_flight(one(executor)) for _ in range(calls)]
-        await eventually(lambda: len(refused) == calls - THREADS - queue)  # while no lane is free
+        await eventually(lambda: len(refused) == calls - THREADS - queue)  # while no thread is free
         all_have_come.set()
         return await asyncio.gather(*burst)
 
-    with Connections(lanes_named) as found:
-        answers = serve(main, lanes=THREADS, queue=queue)
+    with Connections(threads_named) as found:
+        answers = serve(main, threads=THREADS, queue=queue)
     assert answers.count("ran") == THREADS + queue
     assert len(refused) == calls - THREADS - queue
     if connection.vendor != "postgresql" or not closed_after_each_call():
@@ -124,8 +124,8 @@ def closed_after_each_call() -> bool:
     return options["CONN_MAX_AGE"] == 0 and "pool" not in options["OPTIONS"]
 
 
-def test_cancelled_sql_takes_no_innocent_call_along(lanes_named: str, caplog: Any) -> None:
-    """300 calls are cancelled while their SQL runs, among 300 on the same lanes that must all succeed."""
+def test_cancelled_sql_takes_no_innocent_call_along(threads_named: str, caplog: Any) -> None:
+    """300 calls are cancelled while their SQL runs, among 300 on the same threads that must all succeed."""
     chance = random.Random(7)
 
     async def victim(executor: LeasingExecutor) -> None:
@@ -160,7 +160,7 @@ def test_cancelled_sql_takes_no_innocent_call_along(lanes_named: str, caplog: An
             return [await in_flight(innocent(executor, chance.random() * 0.004)) for _ in range(30)]
 
         _, *answers = await asyncio.gather(victims(), *[innocents() for _ in range(10)])
-        # Whoever waits for all lanes at once waits until the last interruption is over.
+        # Whoever waits for all threads at once waits until the last interruption is over.
         barrier = threading.Barrier(THREADS, timeout=WAIT_SECONDS)
         await asyncio.gather(*[executor.run(barrier.wait) for _ in range(THREADS)])
         await eventually(lambda: not any(name == "mcp-interrupt" for name in threads()))
@@ -168,11 +168,11 @@ def test_cancelled_sql_takes_no_innocent_call_along(lanes_named: str, caplog: An
         await eventually(lambda: found.now <= THREADS)
         return [answer for some in answers for answer in some]
 
-    with Connections(lanes_named) as found, caplog.at_level(logging.INFO, "mcp_django.lanes"):
-        answers = serve(main, lanes=THREADS, queue=1000)
+    with Connections(threads_named) as found, caplog.at_level(logging.INFO, "mcp_django.threads"):
+        answers = serve(main, threads=THREADS, queue=1000)
     assert answers == ["ran"] * 300
     assert caplog.text.count("SQL of a finished call was cancelled") == 300
-    assert [record for record in caplog.records if record.name == "mcp_django.lanes" and record.levelno > 20] == []
+    assert [record for record in caplog.records if record.name == "mcp_django.threads" and record.levelno > 20] == []
     if connection.vendor != "postgresql":
         assert found.most <= THREADS
 

@@ -1,4 +1,4 @@
-"""More calls than lanes: the surplus is refused, the rest is answered, and no call fails by the end of another."""
+"""More calls than threads: the surplus is refused, the rest is answered, and no call fails by the end of another."""
 
 import random
 import threading
@@ -84,7 +84,9 @@ def test_interrupting_one_call_never_fails_another(place: Place) -> None:
         interrupted = [statement for statement in statements if statement["problem"] is not None]
         print(f"{place.kind}: {CANCELS} left, {len(statements)} statements, {len(interrupted)} interrupted")
         assert len(interrupted) > CANCELS // 10
-        assert {statement["thread"] for statement in statements} <= {f"mcp-lane-{number}" for number in range(THREADS)}
+        assert {statement["thread"] for statement in statements} <= {
+            f"mcp-thread-{number}" for number in range(THREADS)
+        }
 
 
 def leave_and_stay(server: Server, number: int) -> None:
