@@ -4,7 +4,7 @@ They lead from a request to its caller, and from a message to its call. A transp
 makes its own checks between them:
 
 1. `check_headers`: Host and Origin.
-2. `admit_caller`: rate of the address, ticket, credential.
+2. `admit_caller`: rate of the address, credential. A socket has `admit_socket`, which redeems its ticket.
 3. `decode`: size and JSON of a message.
 4. `check_message`: rate of the caller.
 5. `start`: the rules of the era, and the call.
@@ -29,8 +29,8 @@ from mcp_django.server.ports import Principal
 from mcp_django.transports.services import TransportServices
 
 
-class AdmittedCaller(NamedTuple):
-    """A caller, with the request that authenticated it."""
+class AdmittedSocket(NamedTuple):
+    """The caller of a socket, with the request that authenticated it."""
 
     principal: DjangoPrincipal
     request: AuthRequest
@@ -53,15 +53,18 @@ class Admission:
         """Check Host and Origin (basic/transports). Raises TransportRefusal."""
         self._security.check(headers)
 
-    async def admit_caller(self, request: AuthRequest) -> AdmittedCaller:
+    async def admit_caller(self, request: AuthRequest) -> DjangoPrincipal:
         """Authenticate the caller of a request. Raises TransportRefusal, Overloaded."""
+        await check_address_rate(request, self._executor)
+        # A known caller needs no coroutine.
+        return self._authenticator.get_cached(request) or await self._authenticator.authenticate_throttled(request)
+
+    async def admit_socket(self, request: AuthRequest) -> AdmittedSocket:
+        """Authenticate the caller of a handshake, which may carry a ticket. Raises TransportRefusal, Overloaded."""
         await check_address_rate(request, self._executor)
         if request.query:
             request = await self._authenticator.redeem_ticket(request)
-        principal = self._authenticator.get_cached(request)  # A known caller needs no coroutine.
-        if principal is None:
-            principal = await self._authenticator.authenticate_throttled(request)
-        return AdmittedCaller(principal, request)
+        return AdmittedSocket(await self._authenticator.authenticate_throttled(request), request)
 
     def decode(self, body: bytes) -> Any:
         """Decode a message. Raises MCPError."""

@@ -174,7 +174,7 @@ class WebSocketAcceptor:
             # Every browser sends an Origin with a handshake, and the session is only for pages.
             accepts_cookie=accepts_sessions and b"origin" in headers.wire,
         )
-        principal, auth_request = await self._admission.admit_caller(auth_request)
+        principal, auth_request = await self._admission.admit_socket(auth_request)
         if principal.kind == SESSION_KIND:
             _check_scope_user(scope, principal)
 

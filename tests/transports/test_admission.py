@@ -64,18 +64,18 @@ def make_admission(calls: list[Any], cached: DjangoPrincipal | None = None) -> A
 
 async def test_the_address_is_counted_before_the_credential(calls: list[Any]) -> None:
     request = AuthRequest(Headers())
-    assert await make_admission(calls).admit_caller(request) == (ALICE, request)
+    assert await make_admission(calls).admit_caller(request) == ALICE
     assert calls == ["address", ("credential", None)]
 
 
 async def test_a_cached_caller_is_counted_but_not_authenticated_again(calls: list[Any]) -> None:
     request = AuthRequest(Headers())
-    assert await make_admission(calls, cached=ALICE).admit_caller(request) == (ALICE, request)
+    assert await make_admission(calls, cached=ALICE).admit_caller(request) == ALICE
     assert calls == ["address"]
 
 
 async def test_the_credential_of_a_ticket_takes_its_place(calls: list[Any]) -> None:
-    admitted = await make_admission(calls).admit_caller(AuthRequest(Headers(), query="ticket=1", is_socket=True))
+    admitted = await make_admission(calls).admit_socket(AuthRequest(Headers(), query="ticket=1", is_socket=True))
     assert calls == ["address", "ticket", ("credential", b"Bearer x")]
     assert (admitted.request.query, admitted.request.headers.get("authorization")) == ("", "Bearer x")
 

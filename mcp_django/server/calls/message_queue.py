@@ -125,8 +125,10 @@ class Outbox:
         self._closed = True
         if self._sink is not None:
             self._sink.finish()
-        wake_all(self._writers)
-        self._wake_reader()
+        if self._writers:
+            wake_all(self._writers)
+        if self._reader is not None:
+            self._wake_reader()
 
     def abort(self) -> None:
         """Discard all queued messages, close the queue and release waiting writers."""

@@ -116,9 +116,10 @@ class StatelessEra:
     def add_result_fields(self, call: Call, body: JSONObject, *, private: bool = True) -> JSONObject:
         body["resultType"] = COMPLETE
         body["_meta"] = {**body["_meta"], **self._meta} if "_meta" in body else self._meta
-        if call.method in call.revision.cacheable:
+        method = call.message.method
+        if method in call.revision.cacheable:
             options = self._server.options
-            ttl = 0.0 if call.method == "resources/read" else options.cache_ttl
+            ttl = 0.0 if method == "resources/read" else options.cache_ttl
             body.setdefault("ttlMs", int(ttl * 1000))  # a resource may set both itself
             body.setdefault("cacheScope", "private" if private or options.private_lists else "public")
         return body

@@ -79,13 +79,14 @@ async def call_tool(call: Call, tool: Tool, arguments: JSONObject) -> JSONObject
         tool.parameters.check(arguments)
         values = tool.parameters.convert(arguments)
 
-        atomic = tool.handler.atomic
+        options, atomic = call.server.options, tool.handler.atomic
+        is_plain = tool.timeout is None and options.timeout is None and not call.server.around
         if (
             tool.is_direct
+            and is_plain
+            and not (options.atomic if atomic is None else atomic)
+            and call.host_call is None
             and conversation is None
-            and _find_timeout(call, tool) is None
-            and not (_find_databases(call) if atomic is None else atomic)
-            and not find_around(call)
         ):
             value = await tool.handler.fn(**values)
             if type(value) in STREAM_TYPES:

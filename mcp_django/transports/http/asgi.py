@@ -161,14 +161,14 @@ class _DisconnectListener:
 async def _respond(send: Send, reply: HTTPReply) -> None:
     length = (b"content-length", b"%d" % len(reply.body))
     try:
-        await send_reply(send, HTTPReply(reply.status, reply.body, (length, *reply.headers)))
+        await send_reply(send, reply, length)
     except OSError:
         pass  # The client disconnected; some servers report it here.
 
 
-async def send_reply(send: Send, reply: HTTPReply) -> None:
-    """Send a reply with its headers as they are."""
-    await send({"type": "http.response.start", "status": reply.status, "headers": list(reply.headers)})
+async def send_reply(send: Send, reply: HTTPReply, *headers: tuple[bytes, bytes]) -> None:
+    """Send a reply with its headers as they are, after the given ones."""
+    await send({"type": "http.response.start", "status": reply.status, "headers": [*headers, *reply.headers]})
     await send({"type": "http.response.body", "body": reply.body})
 
 

@@ -1,6 +1,7 @@
 """Base of the HTTP endpoints: the checks before a reply, refusals, and CORS headers."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable
 from typing import TypeVar, cast
 
 from django.db import Error
@@ -68,9 +69,9 @@ class HTTPEndpoint(ABC):
 
         return answer if isinstance(answer, CallTask) else self.add_cors_headers(headers, answer)
 
-    async def authenticate(self, request: HTTPRequest) -> DjangoPrincipal:
+    def authenticate(self, request: HTTPRequest) -> Awaitable[DjangoPrincipal]:
         """Return the principal of a request. Raises TransportRefusal, Overloaded."""
-        return (await self._admission.admit_caller(request.build_auth_request())).principal
+        return self._admission.admit_caller(request.build_auth_request())
 
     @abstractmethod
     def list_methods(self, request: HTTPRequest) -> bytes:

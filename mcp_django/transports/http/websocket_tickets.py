@@ -1,5 +1,7 @@
 """WebSocket tickets: `POST <path>/ws-ticket` exchanges a credential for a ticket."""
 
+from collections.abc import Awaitable
+
 from mcp_django import wiring
 from mcp_django.auth.authentication.tickets import TICKET_LIFETIME_SECONDS
 from mcp_django.auth.principal import DjangoPrincipal
@@ -24,11 +26,11 @@ class TicketEndpoint(HTTPEndpoint):
         """Return the methods of the endpoint."""
         return METHODS
 
-    async def authenticate(self, request: HTTPRequest) -> DjangoPrincipal:
+    def authenticate(self, request: HTTPRequest) -> Awaitable[DjangoPrincipal]:
         """Return the principal of a POST. Raises TransportRefusal, Overloaded."""
         if request.method != "POST":
             raise TransportRefusal(405, [(b"allow", METHODS)])
-        return await super().authenticate(request)
+        return super().authenticate(request)
 
     async def respond(self, request: HTTPRequest, principal: DjangoPrincipal) -> HTTPReply:
         """Return the ticket and its lifetime in seconds. Local callers need none."""
