@@ -111,7 +111,9 @@ def find_choice(schema: dict[str, Any]) -> Choice | None:
 
 
 def _to_text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, str):
+        return value
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 VALUE_FIELD = "value"

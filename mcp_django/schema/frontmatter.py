@@ -26,6 +26,7 @@ The conversion of longer ones is slow, or refused by Python.
 """
 MERGE_KEY = "<<"
 """Key that merges another mapping for parsers of YAML 1.1, and is a text for those of YAML 1.2."""
+_BASES = {"0o": 8, "0x": 16}
 _FENCE = re.compile(r"\A\ufeff?---\r?\n(?P<yaml>.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 _OTHER_BREAKS = re.compile("[\r\x85\u2028\u2029]")
 _TAG = "tag:yaml.org,2002:"
@@ -180,7 +181,7 @@ def _parse_integer(text: str) -> int | None:
     """Return an integer; None if it is too large for JSON, or too long to find out."""
     if len(text) > MAX_INTEGER_CHARACTERS:
         return None
-    integer = int(text, 8 if text.startswith("0o") else 16 if text.startswith("0x") else 10)
+    integer = int(text, _BASES.get(text[:2], 10))
     return integer if MIN_INTEGER <= integer <= MAX_INTEGER else None
 
 

@@ -51,10 +51,14 @@ def without_boolean_properties(schema: Wire) -> Wire:
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not any(isinstance(value, bool) for value in properties.values()):
         return schema
-    spelled = {
-        name: ({} if value else {"not": {}}) if isinstance(value, bool) else value for name, value in properties.items()
-    }
-    return {**schema, "properties": spelled}
+    return {**schema, "properties": {name: _without_boolean(value) for name, value in properties.items()}}
+
+
+def _without_boolean(schema: Any) -> Any:
+    """Return an object that accepts the same values as a boolean schema; other schemas unchanged."""
+    if not isinstance(schema, bool):
+        return schema
+    return {} if schema else {"not": {}}
 
 
 def replace_block(block: Wire) -> Wire:

@@ -91,11 +91,10 @@ def _translate_name(pattern: str) -> str:
             and (end := pattern.find("]", index + 2 if pattern[index : index + 1] == "!" else index + 1)) > 0
         ):
             characters = pattern[index:end].replace("\\", "\\\\").replace("[", "\\[")
-            characters = (
-                "^/" + characters[1:]
-                if characters.startswith("!")
-                else ("\\" + characters if characters.startswith("^") else characters)
-            )
+            if characters.startswith("!"):
+                characters = "^/" + characters[1:]
+            elif characters.startswith("^"):
+                characters = "\\" + characters
             expression, index = f"{expression}[{characters}]", end + 1
         else:
             expression += re.escape(char)

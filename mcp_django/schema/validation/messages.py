@@ -36,7 +36,10 @@ def format_path(path: Sequence[str | int]) -> str:
     """Format a path inside a value as `filter.limits[2]`."""
     text = ""
     for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if text else str(step)
     return text
 
 

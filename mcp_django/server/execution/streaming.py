@@ -75,7 +75,12 @@ def _get_default_accumulate(output: ToolOutput | None) -> Accumulate | None:
     if output is None:
         return None
     kind = output.schema["properties"]["result"].get("type") if output.is_wrapped else "object"
-    return "text" if kind == "string" else "list" if kind == "array" else "last"
+    match kind:
+        case "string":
+            return "text"
+        case "array":
+            return "list"
+    return "last"
 
 
 def _accumulate(pieces: list[Any], accumulate: Accumulate | None) -> object:

@@ -334,7 +334,9 @@ def parse_atomic(declared: Any, atomic: bool | str | Sequence[str] | None) -> At
     """Convert the `atomic` option of a declaration. Raises DeclarationError."""
     if atomic is None or atomic is True:
         return atomic
-    names: Any = () if atomic is False else (atomic,) if isinstance(atomic, str) else atomic
+    if atomic is False:
+        return ()
+    names: Any = (atomic,) if isinstance(atomic, str) else atomic
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
         raise DeclarationError(
             f"{describe_source(declared)}: atomic={atomic!r} is invalid; use True, False, the alias of a database in "

@@ -286,9 +286,9 @@ def build_completion_result(value: Any) -> JSONObject:
     if isinstance(value, Iterator):
         taken = list(islice(value, MAX_COMPLETION_VALUES + 1))
         value = Completion(taken[:MAX_COMPLETION_VALUES], has_more=len(taken) > MAX_COMPLETION_VALUES or None)
-    completion = (
-        value if isinstance(value, Completion) else Completion(value if isinstance(value, str) else list(value))
-    )
+    if not isinstance(value, Completion):
+        value = Completion(value if isinstance(value, str) else list(value))
+    completion: Completion = value
     if type(completion.total) not in (int, NoneType) or type(completion.has_more) not in (bool, NoneType):
         raise TypeError("the total of a completion must be an integer, and has_more True or False")
     if isinstance(completion.values, str):
@@ -301,10 +301,12 @@ def build_completion_result(value: Any) -> JSONObject:
         raise TypeError(f"a completion must be a list of strings; one item is {type(wrong).__name__}")
     is_truncated = len(values) > MAX_COMPLETION_VALUES or len(completion.values) > MAX_COMPLETION_VALUES
     body: JSONObject = {"values": values[:MAX_COMPLETION_VALUES]}
-    total = completion.total if completion.total is not None else (len(completion.values) if is_truncated else None)
+    total, has_more = completion.total, completion.has_more
+    if is_truncated:
+        total = len(completion.values) if total is None else total
+        has_more = True if has_more is None else has_more
     if total is not None:
         body["total"] = total
-    has_more = completion.has_more if completion.has_more is not None else (True if is_truncated else None)
     if has_more is not None:
         body["hasMore"] = has_more
     return {"completion": body}
