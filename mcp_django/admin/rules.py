@@ -32,7 +32,10 @@ MAX_SHOWN_TOOLS = 5
 
 def _get_tool_names(server: str = "") -> list[str]:
     """Return the names of the tools registered by code, on one server or on all."""
-    aliases = [server] if server in get_settings().servers else [] if server else wiring.list_aliases()
+    if server:
+        aliases = [server] if server in get_settings().servers else []
+    else:
+        aliases = list(wiring.list_aliases())
     return sorted({tool.name for alias in aliases for tool in wiring.get_server(alias).registry.tools})
 
 

@@ -117,7 +117,9 @@ class AuthRequest(NamedTuple):
         if not self.query:
             return None
         tickets = [value for name, value in self.parse_query() if name == TICKET_PARAMETER]
-        return None if not tickets else tickets[0] if len(tickets) == 1 else ""
+        if not tickets:
+            return None
+        return tickets[0] if len(tickets) == 1 else ""
 
     def parse_query(self) -> list[tuple[str, str]]:
         """Return names and values of the query, within `MAX_QUERY_BYTES`."""

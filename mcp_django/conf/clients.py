@@ -281,8 +281,10 @@ class ClientSettings:
         A URL without its query, or a program without its arguments, because either may contain a secret.
         """
         if self.command is not None:
-            more = len(self.command) - 1
-            return self.command[0] + (f" ({more} argument{'s' if more > 1 else ''})" if more else "")
+            program, *arguments = self.command
+            if not arguments:
+                return program
+            return f"{program} ({len(arguments)} argument{'s' if len(arguments) > 1 else ''})"
         parts = urlsplit(self.url or "")
         return f"{parts.scheme}://{parts.netloc}{parts.path}" + ("?…" if parts.query else "")
 

@@ -75,7 +75,9 @@ def describe_choices(choices: Sequence[ValueChoice]) -> str:
 def _format_value(value: Any) -> str:
     if value is None:
         return "null"
-    return '""' if value == "" else str(value).lower() if isinstance(value, bool) else str(value)
+    if value == "":
+        return '""'
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def join_sentences(*texts: str) -> str:

@@ -187,7 +187,9 @@ def _to_number(value: Any, kind: str) -> int | float | None:
         if isinstance(value, bool):
             return None
         number = float(value)
-        return int(value) if number.is_integer() else number if kind == "number" else None
+        if number.is_integer():
+            return int(value)
+        return number if kind == "number" else None
     except (TypeError, ValueError, OverflowError):
         return None
 

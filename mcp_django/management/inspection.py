@@ -136,7 +136,9 @@ def _describe_requirements(primitive: Primitive, policy: ToolRequirements) -> st
 
 
 def _list_permissions(permission: Permission | None) -> Sequence[str]:
-    parts = permission if isinstance(permission, tuple | list) else () if permission is None else (permission,)
+    if permission is None:
+        return []
+    parts = permission if isinstance(permission, tuple | list) else (permission,)
     return [str(getattr(part, "__name__", part)) for part in parts]
 
 

@@ -6,6 +6,7 @@ required.
 
 import inspect
 from collections.abc import Callable, Sequence
+from operator import and_, or_, xor
 from typing import Any, TypeVar
 
 from django.db.models import Q, QuerySet
@@ -19,6 +20,7 @@ Rows = QuerySet[Any, Any]
 RowCondition = Callable[[Any], Q]
 """Function of a user that returns the condition in SQL that a predicate tests in Python."""
 _CONDITION_ATTRIBUTE = "__mcp_condition__"
+_OPERATIONS: dict[str, Callable[[Q, Q], Q]] = {"AND": and_, "OR": or_, "XOR": xor}
 
 
 def filter_by_guardian(user: Any, permission: str, rows: Rows) -> Rows:
@@ -105,8 +107,10 @@ def _build_condition(predicate: Any, user: Any) -> Q | bool | None:
 
     if predicate.var_args or predicate.num_args > 1:
         raise _NoConditionError
+    if predicate.test(user):
+        return True
     # `test` returns False also for a predicate that abstains.
-    return True if predicate.test(user) else False if (~predicate).test(user) else None
+    return False if (~predicate).test(user) else None
 
 
 def _get_operands(predicate: Any) -> tuple[str, list[Any]] | None:
@@ -130,7 +134,7 @@ def _combine(operator: str, parts: Sequence[Q | bool | None]) -> Q | bool | None
     if first is None or second is None:
         return second if first is None else first
     if isinstance(first, Q) and isinstance(second, Q):
-        return first & second if operator == "AND" else first | second if operator == "OR" else first ^ second
+        return _OPERATIONS[operator](first, second)
     constant, other = (second, first) if isinstance(first, Q) else (first, second)
     match operator:
         case "AND":

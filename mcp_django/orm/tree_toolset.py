@@ -115,8 +115,10 @@ class TreeToolset(ModelToolset):
     def _move(self, obj: Any, target: Any, position: Position) -> None:
         if target == obj or target.is_descendant_of(obj):
             raise ToolError(f"A {self.model._meta.verbose_name} cannot be moved to itself or below itself")
-        is_below = position in ("first-child", "last-child")
-        obj.move(target, ("sorted-child" if is_below else "sorted-sibling") if obj.node_order_by else position)
+        place: str = position
+        if obj.node_order_by:
+            place = "sorted-child" if position in ("first-child", "last-child") else "sorted-sibling"
+        obj.move(target, place)
         obj.refresh_from_db(fields=sorted(get_tree_columns(self.model)))
 
 

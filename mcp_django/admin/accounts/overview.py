@@ -71,7 +71,10 @@ def _build_tokens(request: HttpRequest, account: ServiceAccount) -> AccountSecti
 
 
 def _build_token_row(request: HttpRequest, token: PersonalAccessToken) -> list[SectionCell]:
-    state = _("revoked") if token.revoked_at else _("usable") if token.is_usable else _("expired")
+    if token.revoked_at:
+        state = _("revoked")
+    else:
+        state = _("usable") if token.is_usable else _("expired")
     is_expiring = token.is_usable and token.expires_at is not None and token.expires_at < get_expiry_limit()
     last_used = _("never") if token.last_used_at is None else _("%s ago") % timesince(token.last_used_at, depth=1)
     return [

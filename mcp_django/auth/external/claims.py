@@ -163,5 +163,7 @@ def _to_text(value: Any) -> str:
 
 
 def _split_scopes(value: Any) -> Iterable[str]:
-    words = value.split(" ") if isinstance(value, str) else value if isinstance(value, list) else ()
+    if isinstance(value, str):
+        value = value.split(" ")
+    words = value if isinstance(value, list) else ()
     return [word for word in words if isinstance(word, str) and _SCOPE.fullmatch(word)]

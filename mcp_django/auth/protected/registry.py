@@ -100,7 +100,8 @@ class ResourceRegistry:
         issuers = _resolve_option(server.authorization_servers, request)
         scopes = _resolve_option(server.required_scopes, request) or ()
         # Metadata is only of use with an authorization server.
-        default_url = metadata_url(uri) if (self._issuers if issuers is None else issuers) else None
+        has_issuers = bool(self._issuers if issuers is None else issuers)
+        default_url = metadata_url(uri) if has_issuers else None
         return ProtectedResource(
             server=alias,
             uri=canonicalize_url(uri),

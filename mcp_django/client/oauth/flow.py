@@ -88,12 +88,12 @@ async def prepare_authorization(
     assert settings.auth is not None
     project_row = TokenRow(settings)
     stored = await run_in_thread(TokenRow(settings, owner).read)
-    missing_scopes = (
-        (stored.grant.scope if stored.grant else None, stored.missing_scopes)
-        if stored is not None and stored.missing_scopes
-        else ()
-    )
-    challenge = choose_scopes(settings.auth, await probe_server(settings, http_client), *missing_scopes)
+    challenge = await probe_server(settings, http_client)
+    if stored is not None and stored.missing_scopes:
+        granted = stored.grant.scope if stored.grant else None
+        challenge = choose_scopes(settings.auth, challenge, granted, stored.missing_scopes)
+    else:
+        challenge = choose_scopes(settings.auth, challenge)
     registration = None if is_native else await run_in_thread(project_row.read_registration)
     context, new_client = await discover(
         settings,

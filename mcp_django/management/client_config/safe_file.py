@@ -44,7 +44,10 @@ class SafeFile:
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         status = None if self._original is None else self.path.stat()
-        mode = (0o600 if private else 0o666) if status is None else status.st_mode & 0o7777
+        if status is not None:
+            mode = status.st_mode & 0o7777
+        else:
+            mode = 0o600 if private else 0o666
         temporary = self._write_temporary((self._bom + text).encode(), mode, exact=status is not None)
 
         try:

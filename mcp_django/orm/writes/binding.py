@@ -183,8 +183,9 @@ class BoundWriteForm:
             if target is None or not is_choice or not target.decides_by_row:
                 continue
             field, chosen = self.form.fields[name], self.form.cleaned_data.get(name)
-            rows = [] if chosen is None else [chosen] if isinstance(chosen, Model) else list(chosen)
-            for row in rows:
+            if chosen is None:
+                continue
+            for row in [chosen] if isinstance(chosen, Model) else chosen:
                 if not target.has_view_permission(self.ctx, row):
                     # Use the message for missing rows.
                     text = str(field.error_messages["invalid_choice"])
