@@ -1,4 +1,4 @@
-"""Counts of the engine's code that may only become smaller: lower a limit when the code is below it."""
+"""Limits of the code of the package. A count may only become smaller: lower a limit when the code is below it."""
 
 import ast
 from collections import Counter
@@ -49,3 +49,29 @@ def test_few_private_functions_have_one_caller() -> None:
 def test_one_call_counts_and_a_value_does_not() -> None:
     source = "def _a(): ...\ndef _b(): ...\ndef _c(): ...\ndef _d(): ...\n_a()\nrun(_b)\n_c()\n_c()\n"
     assert count_helpers([source]) == (1, 4)
+
+
+def find_nested_conditions(source: str) -> list[int]:
+    """Return the lines of conditional expressions that have another one as a part."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.IfExp)
+        if any(isinstance(part, ast.IfExp) for part in ast.iter_child_nodes(node))
+    ]
+
+
+def test_conditional_expressions_are_not_nested() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line in find_nested_conditions(path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "use `if` statements, `match`, or a table:\n" + "\n".join(found)
+
+
+def test_nested_conditional_expressions_are_noticed() -> None:
+    nested = ("x if a else y if b else z", "(x if a else y) if b else z", "x if (a if b else c) else y")
+    assert [find_nested_conditions(source) for source in nested] == [[1], [1], [1]]
+    for flat in ("x if a else y", "x if a else [y if b else z]", "f(x if a else y) if b else z"):
+        assert find_nested_conditions(flat) == []

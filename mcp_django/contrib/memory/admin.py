@@ -62,7 +62,9 @@ class CategoryFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         value = self.value()
-        return queryset if value is None else queryset.filter(category="" if value == self.UNCATEGORIZED else value)
+        if value is None:
+            return queryset
+        return queryset.filter(category="" if value == self.UNCATEGORIZED else value)
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time

@@ -222,7 +222,7 @@ class OperationBuilder:
         if self.route.description:
             return self.route.description
         summary, details = self.operation.summary, self.operation.description
-        text = details if details.startswith(summary) else f"{summary}\n\n{details}" if details else summary
+        text = details if details.startswith(summary) else f"{summary}\n\n{details}"
         text = text.strip() or str(self.operation)
         if self.operation.is_deprecated:
             text = f"Deprecated. {text}"

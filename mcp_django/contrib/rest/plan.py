@@ -253,8 +253,10 @@ def _build_file_gate(schema: Schema) -> Schema:
 def _add_sentence(schema: Schema, sentence: str) -> Schema:
     """Return the schema with a sentence at the end of its description."""
     text = str(schema.get("description", "")).rstrip()
-    before = f"{text} " if text.endswith((".", "!", "?")) else f"{text}. " if text else ""
-    return {**schema, "description": f"{before}{sentence}"}
+    if not text:
+        return {**schema, "description": sentence}
+    end = "" if text.endswith((".", "!", "?")) else "."
+    return {**schema, "description": f"{text}{end} {sentence}"}
 
 
 def _check_version_token(version: str) -> str:

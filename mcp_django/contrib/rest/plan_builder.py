@@ -62,7 +62,9 @@ def resolve_route(action: ViewAction, options: ViewOptions) -> tuple[ViewRoute |
     """
     subject, route = action.subject, find_route(action, options.route)
     callback = build_callback(subject, get_view_actions(action, route), get_initkwargs(action, route))
-    for routed in () if options.decorated else (subject.callback, None if route is None else route.callback):
+    if options.decorated:
+        return route, callback
+    for routed in (subject.callback, None if route is None else route.callback):
         decorators = [] if routed is None else find_foreign_decorators(routed, callback)
         if decorators:
             raise ImproperlyConfigured(
@@ -160,7 +162,10 @@ class PlanBuilder:
             return default
 
     def _build_openapi_path(self) -> str:
-        names = list(self.route.arguments) if self.route is not None else ["id"] if self.action.is_detail else []
+        if self.route is not None:
+            names = list(self.route.arguments)
+        else:
+            names = ["id"] if self.action.is_detail else []
         return "/".join(["", self.action.subject.cls.__name__, *(f"{{{name}}}" for name in names), ""])
 
     def _build_path_arguments(self, version_param: str) -> dict[str, str]:

@@ -87,14 +87,18 @@ def _format_error(status: int, data: object, retry_after: str) -> str:
 def _iter_lines(data: object, path: str) -> Iterator[str]:
     if isinstance(data, Mapping):
         for key, value in data.items():
-            own = key == api_settings.NON_FIELD_ERRORS_KEY or (key == "detail" and not path)
-            inner = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}" if path else str(key)
-            yield from _iter_lines(value, path if own else inner)
+            if key == api_settings.NON_FIELD_ERRORS_KEY or (key == "detail" and not path):
+                inner = path
+            elif isinstance(key, int):
+                inner = f"{path}[{key}]"
+            else:
+                inner = f"{path}.{key}" if path else str(key)
+            yield from _iter_lines(value, inner)
     elif isinstance(data, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in data):
         for number, item in enumerate(data):
             yield from _iter_lines(item, f"{path}[{number}]")
-    else:
-        items = data if isinstance(data, list | tuple) else [] if data is None else [data]
+    elif data is not None:
+        items = data if isinstance(data, list | tuple) else [data]
         text = " ".join(str(item) for item in items)
         if text:
             yield f"{path}: {text}" if path else text
@@ -102,7 +106,9 @@ def _iter_lines(data: object, path: str) -> Iterator[str]:
 
 def _build_structured(value: object, wrapped: bool | None) -> object:
     if wrapped is None:
-        return value if isinstance(value, dict) else {"result": value} if isinstance(value, list) else None
+        if not isinstance(value, dict | list):
+            return None
+        wrapped = isinstance(value, list)
     return {"result": value} if wrapped else value
 
 

@@ -263,12 +263,10 @@ def _read(tree: SkillTree, path: str) -> Any:
         data = tree.read(path)
     except ContentTooLarge:
         raise InternalError(f"The file is larger than {MAX_SKILL_BYTES} bytes, which is the limit") from None
+    if data is None:
+        return None
     is_skill_file = path.rpartition("/")[2] == SKILL_FILE
-    return (
-        None
-        if data is None
-        else build_exact_contents(data, "text/markdown" if is_skill_file else guess_media_type(path))
-    )
+    return build_exact_contents(data, "text/markdown" if is_skill_file else guess_media_type(path))
 
 
 def _find_warnings(where: str, data: bytes) -> Iterable[CheckMessage]:

@@ -93,6 +93,10 @@ def build_stream_tile(streams: StreamCounts, without_session: int, links: RoomLi
     """Return the tile of the open streams, with and without a session."""
     subscriptions = ngettext("%s subscription of a session", "%s subscriptions of sessions", streams.subscriptions)
     sessions = links.find(Session)
+    if without_session:
+        url = "#streams"
+    else:
+        url = f"{sessions}?activity=open" if sessions else ""
     total = streams.streams + without_session
     return Tile(
         name="streams",
@@ -103,7 +107,7 @@ def build_stream_tile(streams: StreamCounts, without_session: int, links: RoomLi
             _("%(number)s without") % {"number": figure(without_session)},
             subscriptions % figure(streams.subscriptions),
         ],
-        url="#streams" if without_session else f"{sessions}?activity=open" if sessions else "",
+        url=url,
     )
 
 
@@ -157,4 +161,6 @@ def _format_since(since: datetime, minutes: float) -> str:
 
 def _format_rate(rate: float) -> str:
     """Return a number with more decimals the smaller it is."""
-    return figure(rate, 2 if 0 < rate < 1 else 1 if 0 < rate < 10 else 0)
+    if 0 < rate < 10:
+        return figure(rate, 2 if rate < 1 else 1)
+    return figure(rate, 0)

@@ -69,7 +69,9 @@ class ModelMessageForm(forms.Form):
         values = self.cleaned_data
         text = {"type": "text", "text": values["text"].replace("\r\n", "\n")}
         calls = values.get("tool_calls", [])
-        content: Any = [*([text] if values["text"] else []), *calls] if calls else text
+        content: Any = text
+        if calls:
+            content = [text, *calls] if values["text"] else calls
         return {
             "role": "assistant",
             "content": content,

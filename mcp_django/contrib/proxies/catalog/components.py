@@ -384,4 +384,6 @@ async def remove_local_pages(ctx: Context, tools: tuple[RemoteTool, ...]) -> tup
     """Return tools without their links to pages that a server of the call serves itself."""
     linked = {uri for tool in tools for uri in tool.app_uris}
     local = await find_local_uris(ctx, linked) if linked else set[str]()
-    return tuple(tool if local.isdisjoint(tool.app_uris) else tool.without_page for tool in tools) if local else tools
+    if not local:
+        return tools
+    return tuple(tool if local.isdisjoint(tool.app_uris) else tool.without_page for tool in tools)

@@ -97,4 +97,4 @@ def _iter_form_pairs(name: str, value: Any, field: Any = None) -> Iterator[tuple
     elif value is None:
         yield name, ""  # forms have no null
     else:
-        yield name, ("true" if value else "false") if isinstance(value, bool) else str(value)
+        yield name, str(value).lower() if isinstance(value, bool) else str(value)

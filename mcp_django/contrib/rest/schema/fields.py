@@ -128,7 +128,11 @@ def _build_choice_schema(field: Field, nested: Nested, is_input: bool) -> Schema
     else:
         # A row may contain a former choice, which is returned unchanged.
         kinds = {type(value) for value in field.choices}
-        schema = {"type": "string"} if kinds == {str} else {"type": "integer"} if kinds == {int} else {}
+        schema = {}
+        if kinds == {str}:
+            schema["type"] = "string"
+        elif kinds == {int}:
+            schema["type"] = "integer"
 
     # Labels that differ from their values are described.
     labels = [f"{value} ({label})" for value, label in field.choices.items() if str(value) != str(label)]
@@ -227,9 +231,10 @@ def _add_limits(field: Field, schema: Schema) -> None:
                 schema.setdefault("pattern", pattern)
         elif isinstance(validator, validators.MaxLengthValidator | validators.MinLengthValidator):
             side = "max" if isinstance(validator, validators.MaxLengthValidator) else "min"
-            noun = "Length" if "string" in kinds else "Items" if "array" in kinds else ""
-            if noun:
-                schema[f"{side}{noun}"] = limit
+            if "string" in kinds:
+                schema[f"{side}Length"] = limit
+            elif "array" in kinds:
+                schema[f"{side}Items"] = limit
         elif isinstance(validator, validators.MaxValueValidator) and kinds & {"integer", "number"}:
             _set_limit(schema, "maximum", limit)
         elif isinstance(validator, validators.MinValueValidator) and kinds & {"integer", "number"}:
