@@ -47,17 +47,26 @@ class RequestProblem(Enum):
 
     INVALID_URL = auto()
     TIMEOUT = auto()
+    """The whole request took too long."""
     CONNECTION = auto()
     NO_ADDRESS = auto()
+    """The host has no address."""
     ADDRESS_REFUSED = auto()
+    """The policy does not allow an address of the host."""
     REDIRECTS = auto()
+    """The response redirects more often than the policy allows."""
     ENCODING = auto()
+    """The content is encoded in a way that the policy does not allow."""
     DAMAGED = auto()
+    """The content cannot be decompressed."""
     TOO_LARGE = auto()
 
 
 class RequestFailed(Exception):
     """A failed request. The text contains no data of the request, and no addresses."""
+
+    problem: RequestProblem
+    """Reason of the failure."""
 
     def __init__(self, problem: RequestProblem, text: str) -> None:
         super().__init__(text)
@@ -104,6 +113,9 @@ class CompleteResponse:
 
 class SafeHTTPClient:
     """Sends requests within a policy.
+
+        client = SafeHTTPClient(RequestPolicy(timeout=10, max_bytes=1024 * 1024))
+        response = await client.send("POST", "https://api.example.com/orders", content=body)
 
     `connect` replaces the checked connections: it serves URLs that the project itself has chosen. `resolve` and
     `transport` are for tests.
@@ -243,7 +255,10 @@ def _pin_request(request: httpx.Request, address: str) -> httpx.Request:
 
 
 async def read_body(response: httpx.Response, policy: RequestPolicy) -> bytes:
-    """Read and decode the body of an open response. Raises RequestFailed."""
+    """Read and decode the body of an open response, within the limits of the policy.
+
+    Raises RequestFailed.
+    """
     if response.is_stream_consumed:
         return _check_size(response.content, policy)
     encoding = response.headers.get("content-encoding", "identity").strip().lower()

@@ -25,7 +25,7 @@ from mcp_django import conf
 from mcp_django.server.context.context import Context
 
 PRINCIPAL_META_KEY = "mcp_django.principal"
-"""Key of the principal in `request.META`. Header names cannot produce this key."""
+"""Key of the call's principal in `request.META`, for views. Header names cannot produce this key."""
 _PERMISSION_CACHES = ("_perm_cache", "_user_perm_cache", "_group_perm_cache")
 _EXCLUDED_HEADERS = frozenset(
     f"HTTP_{name}"
@@ -47,7 +47,7 @@ _OWN_ATTRIBUTES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RequestContent:
-    """Body of a request with its headers."""
+    """Body of a request with its headers; a request without body has the defaults."""
 
     content: bytes = b""
     content_type: str = ""
@@ -67,9 +67,10 @@ def build_request(
     match: ResolverMatch | None = None,
     headers: Iterable[tuple[str, str]] = (),
 ) -> HttpRequest:
-    """Return a request of the caller for `path`.
+    """Return a request of the call's user for a view; close it with `close_response`.
 
-    `path` is relative to the script prefix. `query` is a query string. `headers` override those of the call.
+    `path` is relative to the script prefix, and `query` is a query string. `host` replaces the host of the call.
+    `match` becomes `request.resolver_match`. `headers` override those of the call, whose credentials are left out.
     """
     call_request = context.request
     principal: Any = context.principal

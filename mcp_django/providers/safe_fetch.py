@@ -46,7 +46,7 @@ class FetchedResponse(NamedTuple):
 
 
 class Fetcher:
-    """Fetches URLs with GET.
+    """Fetches URLs with GET that the project did not choose itself, without access to private networks.
 
     `allowed_hosts` are the allowed names, `".example.com"` with subdomains; None allows any. Ports other than the
     default of the scheme need an allowed host. `private` permits private addresses for allowed hosts, `http` URLs

@@ -89,7 +89,19 @@ PAGES: Final = (
         "extensions-schemas",
         "Schemas of tools (provisional)",
         "mcp_django.extensions.schemas",
-        "talk-back/extensions.md",
+        "expose/providers.md",
+    ),
+    ApiPage(
+        "extensions-http-client",
+        "Guarded HTTP client (provisional)",
+        "mcp_django.extensions.http_client",
+        "expose/providers.md",
+    ),
+    ApiPage(
+        "extensions-internal-requests",
+        "Requests inside the process (provisional)",
+        "mcp_django.extensions.internal_requests",
+        "expose/providers.md",
     ),
 )
 

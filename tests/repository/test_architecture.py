@@ -205,6 +205,8 @@ PUBLIC_MODULES = {
     "extensions/admin_pages.py",
     "extensions/errors.py",
     "extensions/event_loop.py",
+    "extensions/http_client.py",
+    "extensions/internal_requests.py",
     "extensions/operators.py",
     "extensions/rows.py",
     "lowlevel.py",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_django.contrib.http_tools.argument_layout import ArgumentValueError
-from mcp_django.internal_request import RequestContent
+from mcp_django.extensions.internal_requests import RequestContent
 
 JSON_MEDIA_TYPE = "application/json"
 FORM_MEDIA_TYPE = "application/x-www-form-urlencoded"

@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from mcp_django.extensions.errors import ToolError
-from mcp_django.internal_request import close_response, get_error_response
+from mcp_django.extensions.internal_requests import close_response, get_error_response
 
 STATUS_META_KEY = "mcp-django/status"
 """Key of the HTTP status in a result's `_meta`, unless it is 200."""

@@ -24,8 +24,8 @@ from mcp_django.contrib.rest.requests.versioning import ApiVersion
 from mcp_django.contrib.rest.routes import ViewRoute, map_namespaces, to_path_text
 from mcp_django.contrib.rest.schema.fields import FILE_SCHEMA, is_file
 from mcp_django.extensions.errors import ArgumentError
+from mcp_django.extensions.internal_requests import RequestContent
 from mcp_django.extensions.schemas import JSONMapping, JSONObject, strip_null
-from mcp_django.internal_request import RequestContent
 
 BODY_ARGUMENT = "body"
 ITEMS_ARGUMENT = "items"

@@ -10,8 +10,8 @@ from rest_framework.request import Request
 from mcp_django.contrib.rest.access.authentication import get_principal_authenticators
 from mcp_django.contrib.rest.actions import ExposedView, ViewAction
 from mcp_django.contrib.rest.routes import ROUTER_KWARGS, ViewRoute
+from mcp_django.extensions.internal_requests import PRINCIPAL_META_KEY
 from mcp_django.extensions.schemas import JSONMapping, JSONObject
-from mcp_django.internal_request import PRINCIPAL_META_KEY
 
 _ABSENT: Any = object()
 

@@ -28,7 +28,7 @@ from mcp_django.contrib.http_tools.replies import (
 from mcp_django.contrib.openapi.requests.messages import OperationRequest
 from mcp_django.extensions.calls import Context
 from mcp_django.extensions.errors import DeclarationError
-from mcp_django.internal_request import build_request, close_response, copy_user
+from mcp_django.extensions.internal_requests import build_request, close_response, copy_user
 
 View = Callable[..., Any]
 _WRONG_VIEW_TEXT = "The request reaches another view: change the values in its path"

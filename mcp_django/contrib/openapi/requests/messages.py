@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from mcp_django.contrib.http_tools.parameters import Pairs
 from mcp_django.contrib.http_tools.replies import OperationReply
 from mcp_django.extensions.calls import Context
-from mcp_django.internal_request import RequestContent
+from mcp_django.extensions.internal_requests import RequestContent
 
 
 @dataclass(frozen=True, slots=True, repr=False)

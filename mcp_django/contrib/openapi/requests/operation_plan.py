@@ -29,8 +29,8 @@ from mcp_django.contrib.openapi.document.schemas import (
 from mcp_django.contrib.openapi.requests.messages import OperationRequest
 from mcp_django.contrib.openapi.requests.parameters import PathTemplate, read_parameter
 from mcp_django.contrib.openapi.requests.request_body import RequestBody, read_body
+from mcp_django.extensions.internal_requests import RequestContent
 from mcp_django.extensions.schemas import check_schema
-from mcp_django.internal_request import RequestContent
 
 PLACES = ("path", "query", "header", "cookie")
 BODY_ARGUMENT = "body"

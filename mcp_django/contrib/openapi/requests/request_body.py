@@ -26,7 +26,7 @@ from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.schemas import OpenAPISchemas
 from mcp_django.extensions.calls import jsonrpc
-from mcp_django.internal_request import RequestContent
+from mcp_django.extensions.internal_requests import RequestContent
 
 _TEXT_TYPES = ("application/xml", "application/yaml", "application/graphql", "application/javascript")
 MAX_FILE_BYTES = 16 * 1024 * 1024

@@ -16,7 +16,7 @@ from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from mcp_django.internal_request import PRINCIPAL_META_KEY, copy_user
+from mcp_django.extensions.internal_requests import PRINCIPAL_META_KEY, copy_user
 
 
 class Delegation:

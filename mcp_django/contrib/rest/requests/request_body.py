@@ -24,8 +24,8 @@ from mcp_django.contrib.http_tools.bodies import (
     quote_filename,
 )
 from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.internal_requests import RequestContent
 from mcp_django.extensions.schemas import JSONMapping
-from mcp_django.internal_request import RequestContent
 
 
 def decode_upload(value: Any, argument: str, path: str = "") -> Any:
