@@ -205,7 +205,17 @@ class ChainState:
         key = derive_keys()[0]
         at = "" if self.at is None else format_time(self.at)
         salts = digest(self.salt_key, [self.number + 1])
-        seal = Seal(CURRENT_FORM, self.number + 1, at, self.digest, "", "", "", salts[:16], salts[16:32])
+        # The digests follow, because they cover other parts of the seal.
+        seal = Seal(
+            form=CURRENT_FORM,
+            number=self.number + 1,
+            previous_at=at,
+            previous=self.digest,
+            personal="",
+            digest="",
+            personal_salt=salts[:16],
+            actor_salt=salts[16:32],
+        )
         seal = seal._replace(actor=_digest_actor(key, values, seal), personal=_digest_personal(key, values, seal))
         seal = seal._replace(digest=_digest_row(key, values, seal))
         return seal, replace(self, number=seal.number, digest=seal.digest, at=values["at"])
