@@ -86,6 +86,12 @@ PAGES: Final = (
     ApiPage("rest", "Django REST framework", "mcp_django.contrib.rest", "expose/rest.md"),
     ApiPage("proxies", "Proxies", "mcp_django.contrib.proxies", "expose/proxies.md"),
     ApiPage(
+        "extensions-primitives",
+        "Primitives of providers (provisional)",
+        "mcp_django.extensions.primitives",
+        "expose/providers.md",
+    ),
+    ApiPage(
         "extensions-schemas",
         "Schemas of tools (provisional)",
         "mcp_django.extensions.schemas",

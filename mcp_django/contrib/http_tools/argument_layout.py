@@ -21,8 +21,8 @@ from typing import Any
 from mcp_django.contrib.http_tools.filter_descriptions import LOOKUP_PATTERN, describe_filters
 from mcp_django.contrib.http_tools.tools import Schema
 from mcp_django.extensions.errors import ArgumentError
+from mcp_django.extensions.primitives import NAME_PATTERN
 from mcp_django.extensions.schemas import HeaderParam, SchemaChecker
-from mcp_django.server.primitives.decorators import NAME_PATTERN
 
 MAX_NAME_CHARACTERS = 64
 MAX_FILTER_ARGUMENTS = 50

@@ -14,10 +14,7 @@ from weakref import WeakKeyDictionary
 from mcp_django.contrib.http_tools.operation_search import CatalogEntry, search_operations
 from mcp_django.extensions.calls import Context
 from mcp_django.extensions.errors import DeclarationError, ToolError
-from mcp_django.extensions.primitives import Registry, get_client_name
-from mcp_django.server.execution.invoke import delegate_to_tool
-from mcp_django.server.primitives.base import Tool
-from mcp_django.server.primitives.decorators import build_tool
+from mcp_django.extensions.primitives import Registry, Tool, build_tool, delegate_to_tool, get_client_name
 from mcp_django.types import ToolAnnotations
 
 OperationStyle = Literal["per_operation", "generic"]

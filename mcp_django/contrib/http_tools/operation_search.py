@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from mcp_django.server.primitives.base import Tool, ToolOutput
+from mcp_django.extensions.primitives import Tool, ToolOutput
 
 MAX_SUMMARY_CHARACTERS = 160
 MIN_STEM_CHARACTERS = 3

@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from mcp_django.extensions.calls import Context
+from mcp_django.extensions.primitives import AtomicDatabases, Handler, Tool, ToolOutput, ToolParameters, build_tool
 from mcp_django.extensions.schemas import SchemaChecker
-from mcp_django.server.injection.handler import AtomicDatabases, Handler
-from mcp_django.server.primitives.base import Tool, ToolOutput, ToolParameters
-from mcp_django.server.primitives.decorators import build_tool
 from mcp_django.types import ToolAnnotations
 
 Schema = dict[str, Any]

@@ -13,8 +13,7 @@ from mcp_django.contrib.openapi.document.schemas import build_checked_schema
 from mcp_django.extensions.calls import get_logger, jsonrpc
 from mcp_django.extensions.errors import DeclarationError, ToolError
 from mcp_django.extensions.http_client import parse_content_type
-from mcp_django.extensions.primitives import ToolResult
-from mcp_django.providers.media_types import build_contents
+from mcp_django.extensions.primitives import ToolResult, build_contents
 from mcp_django.types import AudioContent, BlobResourceContents, EmbeddedResource, ImageContent, TextContent, clean_text
 
 logger = get_logger("mcp_django.providers")

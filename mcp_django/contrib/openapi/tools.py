@@ -23,11 +23,17 @@ from mcp_django.contrib.openapi.responses import (
 )
 from mcp_django.extensions.calls import Context
 from mcp_django.extensions.errors import DeclarationError, ToolError
-from mcp_django.extensions.primitives import Handler, run_callable
+from mcp_django.extensions.primitives import (
+    NAME_PATTERN,
+    Handler,
+    Primitive,
+    Resource,
+    ResourceTemplate,
+    Tool,
+    UriTemplate,
+    run_callable,
+)
 from mcp_django.extensions.schemas import HeaderParam
-from mcp_django.protocol.uri import UriTemplate
-from mcp_django.server.primitives.base import Primitive, Resource, ResourceTemplate, Tool
-from mcp_django.server.primitives.decorators import NAME_PATTERN
 from mcp_django.types import ToolAnnotations
 
 MAX_DESCRIPTION_CHARACTERS = 4000

@@ -34,11 +34,17 @@ from mcp_django.contrib.openapi.requests.in_process import View, ViewTransport
 from mcp_django.contrib.openapi.requests.messages import OperationTransport
 from mcp_django.contrib.openapi.tools import ExtraHeaders, OperationBuilder, OperationSender
 from mcp_django.extensions.errors import DeclarationError
-from mcp_django.extensions.primitives import Registry
+from mcp_django.extensions.primitives import (
+    Completer,
+    Permission,
+    Primitive,
+    Registry,
+    Tool,
+    Toolset,
+    check_option_names,
+    parse_timeout,
+)
 from mcp_django.extensions.schemas import call_in_default_language
-from mcp_django.server.primitives.base import Completer, Permission, Primitive, Tool
-from mcp_django.server.primitives.decorators import check_option_names, parse_timeout
-from mcp_django.server.primitives.toolset import Toolset
 
 DEFAULT_MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 """Default maximum bytes of an answer."""

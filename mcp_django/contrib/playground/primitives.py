@@ -9,8 +9,8 @@ from mcp_django.admin.access.table import list_hidden
 from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.playground.messages import list_all, send
 from mcp_django.extensions.errors import MCPError, Overloaded
+from mcp_django.extensions.primitives import UriTemplate
 from mcp_django.protocol.skills import LIST_METHOD, SKILLS_IDENTIFIER
-from mcp_django.protocol.uri import UriTemplate
 
 APPS_IDENTIFIER = "io.modelcontextprotocol/ui"
 URI_SCHEMA = {"properties": {"uri": {"type": "string", "title": "URI"}}, "required": ["uri"]}

@@ -18,8 +18,8 @@ from rest_framework.viewsets import ViewSetMixin
 
 from mcp_django.contrib.http_tools.tools import HTTP_METHODS
 from mcp_django.extensions.errors import DeclarationError
+from mcp_django.extensions.primitives import describe_source
 from mcp_django.extensions.schemas import JSONMapping
-from mcp_django.server.injection.handler import describe_source
 
 STANDARD_ACTIONS = {
     "list": ("get", False),

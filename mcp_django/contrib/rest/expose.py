@@ -22,10 +22,8 @@ from mcp_django.contrib.rest.requests.preparation import Prepare, load_prepare
 from mcp_django.contrib.rest.tools import EXPOSED_ACTIONS, ExposedAction, ViewTool, ViewToolParameters
 from mcp_django.extensions.calls import Context, Server
 from mcp_django.extensions.errors import DeclarationError
-from mcp_django.extensions.primitives import Registry, get_registry
+from mcp_django.extensions.primitives import Permission, Registry, check_option_names, combine_permissions, get_registry
 from mcp_django.extensions.schemas import JSONMapping, JSONObject, call_in_default_language
-from mcp_django.server.primitives.base import Permission, combine_permissions
-from mcp_django.server.primitives.decorators import check_option_names
 from mcp_django.types import Icon
 
 V = TypeVar("V")

@@ -15,8 +15,7 @@ from mcp_django.contrib.rest.actions import ALL_ACTIONS, ExposedView, ViewAction
 from mcp_django.contrib.rest.expose import OPTIONS_BY_ACTION, ExposeOptions, ViewExposeOptions, register_view
 from mcp_django.extensions.calls import Server
 from mcp_django.extensions.errors import DeclarationError
-from mcp_django.extensions.primitives import Registry, get_registry
-from mcp_django.server.primitives.decorators import check_option_names
+from mcp_django.extensions.primitives import Registry, check_option_names, get_registry
 
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 

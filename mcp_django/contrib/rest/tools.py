@@ -38,7 +38,7 @@ from mcp_django.extensions.calls import Context, get_logger
 from mcp_django.extensions.errors import DeclarationError
 from mcp_django.extensions.event_loop import find_running_loop
 from mcp_django.extensions.internal_requests import build_request
-from mcp_django.extensions.primitives import ToolResult
+from mcp_django.extensions.primitives import AtomicDatabases, CallCheck, Tool, ToolResult
 from mcp_django.extensions.schemas import (
     HeaderParam,
     JSONMapping,
@@ -48,8 +48,6 @@ from mcp_django.extensions.schemas import (
     check_schema,
     to_json_schema,
 )
-from mcp_django.server.injection.handler import AtomicDatabases
-from mcp_django.server.primitives.base import CallCheck, Tool
 
 logger = get_logger("mcp_django.rest")
 T = TypeVar("T")

@@ -32,6 +32,10 @@ STRICT: Final = "strict"
 Confirmation = bool | Literal["strict"]
 """Confirmation of a call by the user; with "strict" in no way that a model could use itself."""
 Permission = str | Callable[[Any], object] | Sequence[str | Callable[[Any], object]]
+"""Django permission (`"app.codename"`), function of the principal, or several of both.
+
+Several are all required.
+"""
 
 _RATE = re.compile(r"([1-9]\d{0,8})/([1-9]\d{0,4})?(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -66,7 +70,7 @@ class Rate(NamedTuple):
 
 
 def combine_permissions(first: Permission | None, second: Permission | None) -> Permission | None:
-    """Combine two permissions into one that requires both."""
+    """Combine two permissions into one that requires both; None is no requirement."""
     if first is None or second is None:
         return second if first is None else first
     parts: list[Any] = []
@@ -174,7 +178,11 @@ class Primitive(ABC):
 
 
 class ToolParameters(Protocol):
-    """Arguments of a tool: `schema.CompiledParameters`, or a lazy object."""
+    """Arguments of a tool: their schema, check and conversion.
+
+    `build_tool` compiles them from a function. Assign an object with these members to `Tool.parameters` if the schema
+    comes from another source, or is built at its first use.
+    """
 
     @property
     def schema(self) -> JSONObject:
@@ -192,7 +200,11 @@ class ToolParameters(Protocol):
 
 
 class ToolOutput(Protocol):
-    """Structured result of a tool: `schema.CompiledOutput`, or a lazy object."""
+    """Structured result of a tool: its schema and conversion.
+
+    `build_tool` compiles it from a function. Assign an object with these members to `Tool.output` if the schema comes
+    from another source.
+    """
 
     @property
     def schema(self) -> JSONObject:

@@ -50,7 +50,10 @@ _DECLARATIONS_ATTRIBUTE = "__mcp_declarations__"
 MAX_NAME_CHARACTERS = 64
 """Maximum characters of the name of a tool or prompt: the limit of the hosts."""
 NAME_PATTERN = re.compile(rf"[A-Za-z0-9_.\-]{{1,{MAX_NAME_CHARACTERS}}}")
-"""server/tools allows 128 characters; clients with a check allow 64."""
+"""Pattern of the names of tools, prompts and arguments that all hosts accept.
+
+server/tools allows 128 characters; clients with a check allow 64.
+"""
 NAME_DIGEST_CHARACTERS = 6
 """Hexadecimal digits of the digest in a shortened name."""
 
@@ -346,7 +349,10 @@ def parse_atomic(declared: Any, atomic: bool | str | Sequence[str] | None) -> At
 
 
 def parse_timeout(declared: Any, timeout: float | None) -> float | None:
-    """Validate the `timeout` of a declaration, in seconds. Raises DeclarationError."""
+    """Return the `timeout` of a class or function, in seconds.
+
+    Raises DeclarationError for an invalid one.
+    """
     if timeout is None:
         return None
     given: Any = timeout
@@ -438,7 +444,7 @@ def describe_close_match(name: str, known: Iterable[str]) -> str:
 
 
 def check_option_names(label: str, options: Mapping[str, Any], kind: type[Any]) -> None:
-    """Check that a TypedDict has all options.
+    """Check that a TypedDict has all options; `label` names the declaration, for messages.
 
     Raises DeclarationError: a misspelt `permission` must not create a tool that is open to all callers.
     """

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from mcp_django.contrib.http_tools.tools import HTTP_METHODS
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.extensions.errors import DeclarationError
-from mcp_django.server.primitives.base import Permission
+from mcp_django.extensions.primitives import Permission
 from mcp_django.types import ToolAnnotations
 
 _PATTERN = re.compile(r"(?:(?P<methods>[A-Za-z]+(?:,[A-Za-z]+)*|\*)\s+)?(?P<path>[/*]\S*)")

@@ -25,6 +25,7 @@ from mcp_django.extensions.primitives import (
     ResourceTemplate,
     TaskOptions,
     Tool,
+    UriTemplate,
     convert_app_uris,
     convert_failures,
     list_app_uris,
@@ -32,7 +33,7 @@ from mcp_django.extensions.primitives import (
 )
 from mcp_django.extensions.schemas import CustomParameters, SchemaChecker, check_schema, find_header_params
 from mcp_django.protocol.jsonrpc import is_unicode
-from mcp_django.protocol.uri import UriTemplate, is_script_uri
+from mcp_django.protocol.uri import is_script_uri
 from mcp_django.providers.prefixes import NamePrefixes
 from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.composition.local_resources import find_local_uris

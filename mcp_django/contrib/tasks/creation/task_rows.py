@@ -14,7 +14,7 @@ from mcp_django.contrib.tasks.upkeep import enqueue_task, start_maintenance
 from mcp_django.extensions import Call, InvalidParams, Tool
 from mcp_django.extensions.callers import get_owner, get_user_pk
 from mcp_django.extensions.calls import jsonrpc
-from mcp_django.types import TaskOptions
+from mcp_django.extensions.primitives import TaskOptions
 
 HINTED_RETRIES = 2
 """Repetitions after a lost worker, for tools that are annotated as idempotent or read-only."""
