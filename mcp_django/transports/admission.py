@@ -60,7 +60,10 @@ class Admission:
         return self._authenticator.get_cached(request) or await self._authenticator.authenticate_throttled(request)
 
     async def admit_socket(self, request: AuthRequest) -> AdmittedSocket:
-        """Authenticate the caller of a handshake, which may carry a ticket. Raises TransportRefusal, Overloaded."""
+        """Authenticate the caller of a handshake, which may carry a ticket.
+
+        Raises TransportRefusal, Overloaded.
+        """
         await check_address_rate(request, self._executor)
         if request.query:
             request = await self._authenticator.redeem_ticket(request)
