@@ -14,7 +14,6 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django.admin.accounts.sections import add_account_section, set_call_counter
-from mcp_django.admin.base import BaseAdmin, ServerFilter
 from mcp_django.contrib.control_room import account_calls
 from mcp_django.contrib.control_room.alert_rules import get_rules
 from mcp_django.contrib.control_room.alerts.muting import (
@@ -32,6 +31,7 @@ from mcp_django.contrib.control_room.pages.call_rounds import load_rounds
 from mcp_django.contrib.control_room.pages.callers import load_user_names
 from mcp_django.contrib.control_room.pages.room import ControlRoomAdmin
 from mcp_django.contrib.control_room.recording.writer import get_alias
+from mcp_django.extensions.admin_pages import BaseAdmin, ServerFilter
 from mcp_django.types import clean_text
 
 __all__ = ["CallLogEntryAdmin", "ControlRoomAdmin"]

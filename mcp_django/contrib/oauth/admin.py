@@ -21,7 +21,7 @@ from django.utils.translation import ngettext
 from oauth2_provider import admin as _registered  # noqa: F401  # for either order in INSTALLED_APPS
 
 from mcp_django.admin.accounts.sections import AccountSection, SectionCell, add_account_section
-from mcp_django.admin.base import BaseAdmin, LinkedLookups, get_admin_url
+from mcp_django.admin.base import LinkedLookups, get_admin_url
 from mcp_django.admin.client_access import set_access_manager
 from mcp_django.admin.widgets import LinesField, WordsField, replace_by_scope_boxes
 from mcp_django.contrib.oauth import redirects
@@ -34,6 +34,7 @@ from mcp_django.contrib.oauth.toolkit_compat import (
     get_grant_model,
     get_refresh_token_model,
 )
+from mcp_django.extensions.admin_pages import BaseAdmin
 from mcp_django.models.token import check_scopes
 from mcp_django.types import clean_line
 

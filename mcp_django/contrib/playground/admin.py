@@ -17,8 +17,7 @@ from django.utils.text import capfirst
 
 from mcp_django import wiring
 from mcp_django.admin.access.page import ACCESS_PERMISSION
-from mcp_django.admin.base import BaseAdmin, log_act
-from mcp_django.auth.principal import DjangoPrincipal
+from mcp_django.admin.base import log_act
 from mcp_django.contrib.playground.acts import EntryRequest, describe_act, perform_act
 from mcp_django.contrib.playground.hosted_apps import build_app_document, can_host_apps
 from mcp_django.contrib.playground.models import Playground, is_playground_enabled
@@ -42,7 +41,10 @@ from mcp_django.contrib.playground.principals import (
     may_use_playground,
 )
 from mcp_django.contrib.playground.runs.operations import RunTarget
-from mcp_django.protocol.revisions import LATEST, REVISIONS
+from mcp_django.extensions.admin_pages import BaseAdmin
+from mcp_django.extensions.callers import DjangoPrincipal
+from mcp_django.extensions.calls import REVISIONS
+from mcp_django.protocol.revisions import LATEST
 from mcp_django.protocol.types import LOG_LEVELS
 from mcp_django.transports.inprocess.profile import DEFAULT_LOG_LEVEL
 

@@ -7,9 +7,9 @@ from django.apps import apps
 from django.http import HttpRequest, HttpResponse
 from django.utils.module_loading import import_string
 
-from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.apps.preview.host import HOST_EXTENSIONS, AppHost, build_document
 from mcp_django.contrib.playground.primitives import ListedPrimitive
+from mcp_django.extensions.callers import DjangoPrincipal
 
 APPS_PACKAGE = "mcp_django.contrib.apps"
 NO_EXTENSIONS: Final[Mapping[str, Any]] = {}

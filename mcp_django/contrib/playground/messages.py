@@ -8,12 +8,11 @@ from typing import Any
 from asgiref.sync import async_to_sync
 
 from mcp_django import wiring
-from mcp_django.auth.principal import DjangoPrincipal
-from mcp_django.extensions.calls import InProcessClient
+from mcp_django.extensions.callers import DjangoPrincipal
+from mcp_django.extensions.calls import InProcessClient, InProcessProfile
 from mcp_django.extensions.errors import MCPError, Overloaded
 from mcp_django.protocol.display_text import escape_json
 from mcp_django.transports.inprocess.exchange import iter_entries
-from mcp_django.transports.inprocess.profile import InProcessProfile
 
 CLIENT: Mapping[str, str] = {"name": "mcp_django playground", "version": "1"}
 PAGE_PROFILE = InProcessProfile(client_info=CLIENT, log_level=None)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext_lazy as _
 
 from mcp_django.admin.access.table import list_hidden
-from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.playground.messages import list_all, send
+from mcp_django.extensions.callers import DjangoPrincipal
 from mcp_django.extensions.errors import MCPError, Overloaded
 from mcp_django.extensions.primitives import UriTemplate
 from mcp_django.protocol.skills import LIST_METHOD, SKILLS_IDENTIFIER

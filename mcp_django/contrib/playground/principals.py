@@ -7,9 +7,8 @@ from django.core.exceptions import PermissionDenied
 from django.utils.translation import gettext as _
 
 from mcp_django.auth.authentication.verifiers import AuthError
-from mcp_django.auth.authorization.user_rights import has_no_more_rights
-from mcp_django.auth.principal import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.contrib.playground.models import is_playground_enabled
+from mcp_django.extensions.callers import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal, has_no_more_rights
 
 USE_PERMISSION = "mcp_playground.use_playground"
 ACT_PERMISSION = "mcp_playground.use_playground_as"

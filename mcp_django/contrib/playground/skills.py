@@ -7,9 +7,9 @@ from typing import Any
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.playground.messages import format_json, send
 from mcp_django.contrib.playground.page_state import PageState
+from mcp_django.extensions.callers import DjangoPrincipal
 from mcp_django.protocol.skills import InvalidSkill, SkillManifest, find_file_uris, parse_entry
 from mcp_django.schema.skill_files import decode_contents, verify_skill_file
 

@@ -11,9 +11,9 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.http import urlencode
 from django.utils.text import capfirst
 
-from mcp_django.admin.base import BaseAdmin
 from mcp_django.contrib.control_room.added_links import AddedLink, LinkSubject, build_links
 from mcp_django.contrib.control_room.models import CallLogEntry
+from mcp_django.extensions.admin_pages import BaseAdmin
 
 VIEW, MANAGE = "view", "manage"
 """Permissions of `BaseAdmin`: to see the rows, and to run actions on them."""

@@ -17,7 +17,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from mcp_django import wiring
-from mcp_django.admin.base import BaseAdmin, log_act
+from mcp_django.admin.base import log_act
 from mcp_django.admin.client_access import withdraw
 from mcp_django.contrib.control_room.alerts.muting import (
     MUTE_PERMISSION,
@@ -44,6 +44,7 @@ from mcp_django.contrib.control_room.pages.tiles import (
     build_stream_tile,
 )
 from mcp_django.contrib.control_room.pages.time_spans import SPANS, TimeSpan, get_span
+from mcp_django.extensions.admin_pages import BaseAdmin
 from mcp_django.models import Access, ClientHealth, PersonalAccessToken, Session
 
 MAX_SHOWN_TARGETS = 200

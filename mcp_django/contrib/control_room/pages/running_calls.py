@@ -13,7 +13,8 @@ from mcp_django.contrib.control_room.pages.callers import load_user_names
 from mcp_django.contrib.control_room.pages.figures import CallTarget
 from mcp_django.contrib.control_room.recording.process_reports import is_silent
 from mcp_django.contrib.control_room.recording.writer import get_alias
-from mcp_django.server.calls.outcome import REMOTE_PREFIX, THREAD
+from mcp_django.extensions.calls import REMOTE_PREFIX
+from mcp_django.server.calls.outcome import THREAD
 
 MAX_SHOWN_CALLS = 100
 MAX_SHOWN_ALERTS = 10

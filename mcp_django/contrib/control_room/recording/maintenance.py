@@ -15,7 +15,6 @@ from django.contrib.auth import get_user_model
 from django.db import models
 from django.utils import timezone
 
-from mcp_django.auth.principal import PROJECT_ISSUER
 from mcp_django.contrib.control_room.models import (
     REMOVED_PREFIX,
     CallLogEntry,
@@ -32,6 +31,7 @@ from mcp_django.contrib.control_room.recording.chain.removals import remove_from
 from mcp_django.contrib.control_room.recording.chain.seals import CLEARED_FIELDS, UNSEALED
 from mcp_django.contrib.control_room.recording.compaction import merge_values
 from mcp_django.contrib.control_room.recording.writer import ROLLUP_KEY, ROLLUP_VALUES, get_alias, save_rows
+from mcp_django.extensions.callers import PROJECT_ISSUER
 
 MAX_LATE_HOURS = 3
 """Hours that each merge sums again, because the rows of a process may come late."""

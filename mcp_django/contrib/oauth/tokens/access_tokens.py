@@ -8,7 +8,6 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from mcp_django.auth.authentication.verifiers import INVALID_MESSAGE, UNAVAILABLE_MESSAGE, AuthError, Verifier
-from mcp_django.auth.principal import PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.contrib.oauth.tokens.granted_scopes import find_granted_scopes
 from mcp_django.contrib.oauth.tokens.resource_indicators import filter_allowed
@@ -19,6 +18,7 @@ from mcp_django.contrib.oauth.toolkit_compat import (
     get_primary_queryset,
     oauth2_settings,
 )
+from mcp_django.extensions.callers import PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.extensions.calls import get_logger
 
 logger = get_logger("mcp_django.oauth")

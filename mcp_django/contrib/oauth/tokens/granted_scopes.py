@@ -5,7 +5,6 @@ from typing import Any
 
 from django.utils import timezone
 
-from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.tokens.credentials import find_application
 from mcp_django.contrib.oauth.tokens.resource_indicators import filter_allowed
@@ -15,6 +14,7 @@ from mcp_django.contrib.oauth.toolkit_compat import (
     get_primary_queryset,
     get_refresh_token_model,
 )
+from mcp_django.extensions.callers import DjangoPrincipal
 
 
 def find_granted_scopes(principal: DjangoPrincipal) -> frozenset[str] | None:

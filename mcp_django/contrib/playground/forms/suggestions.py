@@ -5,10 +5,10 @@ from typing import Any
 
 from django import forms
 
-from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.playground.forms.schema_forms import PREFIX, ArgumentsForm, build_key
 from mcp_django.contrib.playground.messages import send
 from mcp_django.contrib.playground.primitives import ListedPrimitive
+from mcp_django.extensions.callers import DjangoPrincipal
 
 SUGGEST = "suggest"
 """Name of the button of an argument, whose value is the name of the argument."""

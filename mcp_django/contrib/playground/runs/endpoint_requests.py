@@ -5,8 +5,8 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import Resolver404, ResolverMatch, resolve
 
-from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.conf import get_settings
+from mcp_django.extensions.callers import DjangoPrincipal
 from mcp_django.transports.http.django_request import APP_NAMESPACE, attach_user
 
 KEPT_META = frozenset(

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from django.utils.http import urlencode
 
 from mcp_django import conf
-from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.playground.primitives import Kind, ListedPrimitive
+from mcp_django.extensions.callers import DjangoPrincipal
 from mcp_django.protocol.revisions import LATEST
 from mcp_django.runtime.sealing import TokenSealer
 from mcp_django.server.calls.log_sanitizer import sanitize_uri

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mcp_django.contrib.playground.messages import CLIENT
-from mcp_django.protocol.revisions import LATEST, REVISIONS
-from mcp_django.transports.inprocess.profile import DEFAULT_LOG_LEVEL, InProcessProfile
+from mcp_django.extensions.calls import REVISIONS, InProcessProfile
+from mcp_django.protocol.revisions import LATEST
+from mcp_django.transports.inprocess.profile import DEFAULT_LOG_LEVEL
 
 INITIALIZE_ID, SET_LEVEL_ID, CALL_ID = 1, 2, 3
 """Ids of the requests in the handshake era. In the stateless era, the id is the number of the round."""

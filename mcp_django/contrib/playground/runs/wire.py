@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from mcp_django.auth.principal import DjangoPrincipal
 from mcp_django.contrib.playground.messages import OVERLOADED_CODE, Exchange, format_json
 from mcp_django.contrib.playground.runs.simulated_clients import SimulatedClient
+from mcp_django.extensions.callers import DjangoPrincipal
 from mcp_django.extensions.calls import jsonrpc
 from mcp_django.extensions.errors import MethodNotFound, Overloaded
 from mcp_django.transports.connection.connection import DuplexConnection, open_connection
