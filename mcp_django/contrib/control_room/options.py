@@ -170,7 +170,8 @@ class RecordSettings:
     anchor: Annotated[str, _parse_anchor] = ""
     """Absolute path of a file to which each write with `CHAIN` appends the end of its chain; or empty.
 
-    `mcp_audit verify` compares the rows with it. Keep it where a person with access to the database cannot write.
+    `mcp_audit verify` compares the rows with it. A person with access to the database must not be able to
+    write it.
     """
     calls_per_minute: Count = 600
     """Maximum rows of single calls that a process writes each minute.

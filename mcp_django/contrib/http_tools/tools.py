@@ -102,7 +102,7 @@ def build_operation_tool(
 
 
 def _placeholder() -> None:
-    """Stand in for the handler while `build_tool` checks the options."""
+    """Replace the handler while `build_tool` checks the options."""
 
 
 def build_method_annotations(method: str, *, creates: bool, open_world: bool | None = None) -> ToolAnnotations:

@@ -89,9 +89,9 @@ def save_conversation(
         id: The conversation's id. Left out, it is a new conversation, and the answer names its id.
         mode: "replace" puts the messages in the place of those that are there; "append" puts them behind, without those
             whose own id is there already.
-        title: What it is about. Left out, it stays as it was; a new one is named after its first message.
+        title: Subject of the conversation. Left out, it stays as it was; a new one is named after its first message.
         tags: Words to find it by. Left out, they stay as they were.
-        metadata: Whatever else belongs to it. Left out, it stays as it was.
+        metadata: Further data of the conversation. Left out, it stays as it was.
         expires_in_days: Days after this and any later save after which it is deleted.
     """
     said = map(Message.to_dict, messages)
@@ -109,12 +109,12 @@ def get_conversation(
     last: Annotated[int, Field(ge=1, le=1000)] = 100,
     skip: Annotated[int, Field(ge=0)] = 0,
 ) -> KeptConversation:
-    """Get a conversation that was saved: its last messages, and what came before them when you ask for it.
+    """Get a conversation that was saved: its last messages, or earlier ones with `skip`.
 
     Args:
         id: The conversation's id.
-        last: How many messages you want at most, from the end.
-        skip: How many at the end you do not want: those that you have got before.
+        last: Maximum number of messages, from the end.
+        skip: Number of messages to leave out at the end: those that you have already got.
     """
     row = ConversationStore.for_principal(principal).get(id)
     if row is None:
@@ -136,7 +136,7 @@ def list_conversations(
     Args:
         query: Words, or beginnings of words, that the title or the tags must have.
         tag: A tag that they must have.
-        limit: How many you want at most.
+        limit: Maximum number of entries.
         cursor: The next_cursor of the page before.
     """
     rows, total, more = ConversationStore.for_principal(principal).page(query=query, tag=tag, size=limit, cursor=cursor)
@@ -177,7 +177,7 @@ def save_user_fact(
         text: The fact, as a sentence that can be understood alone.
         id: The id of a fact that it takes the place of, or the one that a new fact is to have. Left out, the answer
             names it.
-        category: What sort of fact it is, such as "preferences". Left out, it stays as it was.
+        category: Sort of the fact, such as "preferences". Left out, it stays as it was.
         tags: Words to find it by. Left out, they stay as they were.
         expires_in_days: Days after this and any later save after which it is forgotten.
     """
@@ -196,12 +196,12 @@ def get_user_facts(
     limit: PageSize = 50,
     cursor: Cursor | None = None,
 ) -> FactPage:
-    """Get what is remembered of the user you are talking to, the latest first.
+    """Get the facts about the user you are talking to, the latest first.
 
     Args:
         category: The category that the facts must have.
         tag: A tag that they must have.
-        limit: How many you want at most.
+        limit: Maximum number of entries.
         cursor: The next_cursor of the page before.
     """
     rows, total, more = FactStore.for_principal(principal).page(category=category, tag=tag, size=limit, cursor=cursor)
@@ -218,13 +218,13 @@ def search_user_facts(
     limit: PageSize = 10,
     cursor: Cursor | None = None,
 ) -> FactPage:
-    """Search what is remembered of the user you are talking to, the best first: facts that have any of the words.
+    """Search the facts about the user you are talking to that have any of the words, the best first.
 
     Args:
         query: Words, or beginnings of words.
         category: The category that the facts must have.
         tag: A tag that they must have.
-        limit: How many you want at most.
+        limit: Maximum number of entries.
         cursor: The next_cursor of the page before.
     """
     rows, total, more = FactStore.for_principal(principal).search(

@@ -63,7 +63,7 @@ def perform_act(request: EntryRequest) -> ActResult:
 
 
 def show_entry(request: EntryRequest) -> PageState:
-    """Show the form: as it starts, with the arguments of a link, or with suggestions for what was typed."""
+    """Show the form: with its defaults, the arguments of a link, or suggestions for the entered values."""
     return _build_state(request, is_typed=SUGGEST in request.http.POST)
 
 

@@ -1,4 +1,4 @@
-"""Form of an entry: with what was typed, with the arguments of a link, or as it starts."""
+"""Form of an entry: with the entered values, the arguments of a link, or its defaults."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -109,7 +109,7 @@ def has_secrets(schema: Mapping[str, Any]) -> bool:
 
 
 def _remove_secrets(arguments: Iterable[Argument], values: Mapping[str, Any], may_hold_secrets: bool) -> dict[str, Any]:
-    """Return values without secrets. Of values without a field of their own, secrets cannot be told apart."""
+    """Return values without secrets, and without values that have no field if they may hold secrets."""
     known = {argument.name: argument for argument in arguments}
     kept: dict[str, Any] = {}
     for name, value in values.items():

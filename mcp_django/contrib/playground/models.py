@@ -38,6 +38,6 @@ get_playground_settings = conf.register_settings("PLAYGROUND", PlaygroundSetting
 
 
 def is_playground_enabled() -> bool:
-    """Return True if the playground exists: with DEBUG, or where the setting says so."""
+    """Return True if the playground exists: if the setting enables it, or by default with DEBUG."""
     enabled = get_playground_settings().enabled
     return django_settings.DEBUG if enabled is None else enabled

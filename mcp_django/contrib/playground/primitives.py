@@ -36,7 +36,7 @@ class ListedPrimitive(NamedTuple):
 
     @property
     def may_write(self) -> bool:
-        """True for a tool that does not say that it only reads."""
+        """True for a tool without the hint that it only reads."""
         return "inputSchema" in self.raw and self.raw.get("annotations", {}).get("readOnlyHint") is not True
 
     @property

@@ -102,9 +102,9 @@ def expose(view: object = None, *, server: str | Server = "default", **options: 
     arguments, with values or functions of the Context. `version` is the API version of all calls, `host` the host name
     in links. `decorated` accepts that decorators around the routed view do not run for calls.
 
-    `prepare` is a function of the view's request, or its dotted path. It sets what MIDDLEWARE or a router's decorator
-    would set, and runs before the view, and before its schemas are read. A context manager that it returns surrounds
-    the view.
+    `prepare` is a function of the view's request, or its dotted path. It replaces the part of MIDDLEWARE or of
+    a router's decorator that the view needs, and runs before the view, and before its schemas are read. A context
+    manager that it returns surrounds the view.
 
     `permission` and `scopes` are checked before the view's own permissions, and may be given by action. `hide_denied`
     hides a tool from callers that the view's permission classes reject before they see a row. All other options are as

@@ -110,8 +110,8 @@ class RequestPlan:
     def _build_repeatable_body(self) -> dict[str, Schema]:
         """Return the fields of one object, and the argument for several.
 
-        No field is required in the schema, because a list replaces all of them. Their descriptions say it instead:
-        several hosts reject alternatives at the root of a schema.
+        No field is required in the schema, because a list replaces all of them. Their descriptions have this
+        requirement instead: several hosts reject alternatives at the root of a schema.
         """
         required = set((self.body or {}).get("required", ()))
         fields = {

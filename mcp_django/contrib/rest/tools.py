@@ -360,7 +360,7 @@ def _get_atomic_databases(plan: RequestPlan) -> AtomicDatabases:
 
 
 def run_off_loop(make: Callable[[], T]) -> T:
-    """Call `make` where it may query the database, for the choices of serializers.
+    """Call `make` on a thread that may query the database, for the choices of serializers.
 
     The event loop waits for it, once for a list.
     """

@@ -155,7 +155,7 @@ class Tasks(Extension):
 
     @method("tasks/list", eras=_HANDSHAKE, atomic=False)
     async def list_tasks(self, ctx: Context) -> dict[str, Any]:
-        """Return a page of the caller's tasks. Callers that cannot be told apart have no list."""
+        """Return a page of the caller's tasks. Callers that the server cannot distinguish have no list."""
         call = get_call(ctx).root
         owner = get_owner(call)
         if not owner.is_distinct:

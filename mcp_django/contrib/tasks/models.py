@@ -16,7 +16,7 @@ from mcp_django.extensions.calls import jsonrpc
 from mcp_django.extensions.rows import PrimaryManager, create_user_key
 
 ID_BYTES = 24
-"""Random bytes of an id, which nobody can guess."""
+"""Random bytes of an id, enough that no client can guess one."""
 ID_CHARACTERS = 32
 OWNER_CHARACTERS = 255
 WORKER_CHARACTERS = 120

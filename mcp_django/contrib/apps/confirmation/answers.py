@@ -1,7 +1,7 @@
 """The tool that apps call with the answer of their user, and the continued call.
 
-The tool is listed to clients with apps, for apps only. Its list entry is equal for all callers. Clients keep it from
-their model, but the server cannot tell the two apart: the token is the proof, which only the app receives.
+The tool is listed to clients with apps, for apps only. Its list entry is equal for all callers. Clients hide it
+from their model, but the server cannot distinguish the two: the token is the proof, which only the app receives.
 """
 
 from collections.abc import Iterable

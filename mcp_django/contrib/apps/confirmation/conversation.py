@@ -25,7 +25,7 @@ from mcp_django.extensions.conversations import (
 )
 
 FORM_CAPABILITY: dict[str, Any] = {"elicitation": {"form": {}}}
-"""Capability that the app stands in for."""
+"""Capability that the app provides in place of the client."""
 REQUEST_AFTER_FORM_MESSAGE = (
     "After a form in an app, the tool cannot send other requests to a client of this revision; send them before it"
 )

@@ -62,7 +62,7 @@ async def consume_token(call: Call, token: str) -> None:
 
 
 def _bind_token(call: Call) -> bytes:
-    """Return the binding of the tokens of a caller; anonymous callers are told apart by their session."""
+    """Return the binding of the tokens of a caller; the session distinguishes anonymous callers."""
     principal, session = call.principal, call.session
     is_anonymous = principal.owner is None and getattr(principal, "kind", None) != LOCAL
     pk = session.pk if is_anonymous and session is not None and call.revision.era is Era.HANDSHAKE else None

@@ -1,4 +1,4 @@
-"""Active alerts in words, with links to what they are about."""
+"""Active alerts in words, with links to their subjects."""
 
 from dataclasses import dataclass
 from typing import Any

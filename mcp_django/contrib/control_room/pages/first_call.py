@@ -1,4 +1,4 @@
-"""Texts for the first call: what a page without any call shows."""
+"""Texts for the first call, which a page without any call shows."""
 
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse

@@ -67,7 +67,7 @@ def compact_rows(
 
 
 def merge_values(rows: Sequence[Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the values of a row that stands for all of `rows`."""
+    """Return the values of a row that replaces all of `rows`."""
     return {name: _MERGES[name]([getattr(row, name) for row in rows]) for name in names}
 
 
@@ -96,8 +96,8 @@ class _Compaction:
     def _compact_period(self, start: datetime, chosen: "models.QuerySet[Any]") -> int:
         """Add the chosen rows of one period to the common ones, in one transaction.
 
-        The first statement locks all rows of the period, so that processes take turns. The second one reads what the
-        one before has written.
+        The first statement locks all rows of the period, so that processes take turns. The second one reads the
+        result of the process before.
         """
         group_fields = [name for name in self.key if name != "process"]
         with transaction.atomic(using=self.rows.db):

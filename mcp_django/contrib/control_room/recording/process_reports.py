@@ -66,7 +66,7 @@ class ProcessReporter:
         self._reported_at = 0.0
 
     def report(self, dropped: int) -> None:
-        """Write what has changed, and cancel the marked calls. Raises `Error`.
+        """Write the changes since the last report, and cancel the marked calls. Raises `Error`.
 
         `dropped` is the number of records that were dropped.
         """

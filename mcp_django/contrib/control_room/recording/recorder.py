@@ -156,7 +156,7 @@ class CallRecorder:
         return False
 
     def _keep_after_failure(self, options: RecordSettings) -> None:
-        """Keep what was not written, within the limits of memory."""
+        """Keep the unwritten records, within the limits of memory."""
         surplus = len(self._records) - options.buffer
         if surplus > 0:
             del self._records[:surplus]

@@ -245,7 +245,7 @@ def _format_default(value: Any) -> str:
 
 
 def _format_exactly(value: Any) -> str:
-    """Return the JSON of a value, which tells 1, 1.0 and true apart."""
+    """Return the JSON of a value, which differs for 1, 1.0 and true."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
@@ -257,7 +257,7 @@ def _check_json(text: str) -> None:
 
 
 def _read_value(argument: Argument, value: Any) -> Any:
-    """Return the value of what was typed or chosen."""
+    """Return the value of the entered text, or of the choice."""
     if argument.choices is not None:
         return jsonrpc.loads_exactly(value)
     if argument.item_choices is not None:

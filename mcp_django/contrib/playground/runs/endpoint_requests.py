@@ -49,4 +49,4 @@ def _resolve(path: str, alias: str) -> ResolverMatch:
 
 
 def _answer_nothing(request: HttpRequest) -> Any:
-    """Stand in for the view of an endpoint that the ASGI app serves."""
+    """Replace the view of an endpoint that the ASGI app serves."""

@@ -150,7 +150,7 @@ class WireRun:
         await self._observer.on_message(found)
 
     async def _respond(self, connection: DuplexConnection, request: JSONObject) -> None:
-        """Pass a question on to the user, who answers in a request of the browser; answer others at once."""
+        """Pass a question on to the user, who answers in a request of the browser; answer other requests."""
         session = connection.session
         if request["method"] in QUESTIONS and session is not None:
             await self._observer.on_question(LiveQuestion(session.key, request))

@@ -1,7 +1,7 @@
 """Preparation of a view's request by the project: `expose(view, prepare=…)`.
 
-MIDDLEWARE and decorators of a router do not run for calls. A function of the project sets what the view expects of
-them: a session, a tenant, the router. As a context manager, it also surrounds the view.
+MIDDLEWARE and decorators of a router do not run for calls. A function of the project sets the values that the view
+expects of them: a session, a tenant, the router. As a context manager, it also surrounds the view.
 """
 
 import contextlib

@@ -27,7 +27,7 @@ class ClaimedTask(NamedTuple):
 async def claim_tasks(claim: Callable[[], Sequence[Task]], give_up: Callable[[], object]) -> list[ClaimedTask]:
     """Call a blocking function that claims tasks, and hold their leases. The caller releases them.
 
-    `give_up` is a blocking function that returns what was claimed. It is called if the caller is cancelled, and if the
+    `give_up` is a blocking function that returns the claimed tasks. It is called if the caller is cancelled, and if the
     database fails, because the claim may have been committed nevertheless. Raises the errors of `claim`.
     """
     loop, is_on_thread = asyncio.get_running_loop(), not is_async_to_sync_loop()

@@ -61,7 +61,7 @@ def build_task_row(
 
 
 def build_repetition(task: Task, operator: Any) -> Task:
-    """Build an unsaved task with the call of another one, for the same caller, whom an operator acts for.
+    """Build an unsaved task with the call of another one. The operator acts for its caller.
 
     The client's earlier answers are left out, because an agreement is good for one run.
     """

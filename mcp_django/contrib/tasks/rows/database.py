@@ -1,9 +1,9 @@
 """The database of the rows, as this process sees it: its time, and whether it has answered lately.
 
 All processes share the time of the database. A lease is written by one process and compared by another one, whose
-clock may differ. After an outage the workers need some time to extend their leases, and to store what they could not.
-Until then their leases may look expired. So a process ends the leases of others only if it has reached the database
-for one lease.
+clock may differ. After an outage the workers need some time to extend their leases, and to store late results. Until
+then their leases may look expired. So a process ends the leases of others only if it has reached the database for one
+lease.
 """
 
 from collections.abc import Callable

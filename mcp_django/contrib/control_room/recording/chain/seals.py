@@ -39,7 +39,7 @@ class SealForm(NamedTuple):
     """Columns that the digests of a seal cover."""
 
     public: tuple[str, ...]
-    """Columns that never change, besides the time."""
+    """Columns that never change, in addition to the time, which each form covers."""
     personal: tuple[str, ...]
     """Columns that the removal of the caller changes."""
     uncovered: Mapping[str, Any] = {}
@@ -144,7 +144,7 @@ class Seal(NamedTuple):
         return seal if str(seal) == text else None
 
     def is_genuine(self, row: CallLogEntry) -> bool:
-        """Return True if the values of a row are those of the seal, or what a removal has left of them."""
+        """Return True if the row has the values of the seal, or the values that a removal leaves."""
         values = get_values(row)
         form = FORMS[self.form]
         if any(values[name] != value for name, value in form.uncovered.items() if name != ACTOR_FIELD):
