@@ -69,7 +69,7 @@ def _find_key_path(model: Any, name: str) -> str:
 class BaseAdmin(LinkedLookups, admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     """ModelAdmin whose rights to add, change and delete can be switched off.
 
-    In `search_fields`, "user" stands for the name of the user.
+    In `search_fields`, "user" means the name of the user.
     """
 
     class Media:

@@ -317,7 +317,7 @@ def _get_activity(session: Session) -> SessionActivity:
     """
     attributes = vars(session)
     if session.terminated_at is not None:
-        return SessionActivity()  # processes report what they saw some seconds ago
+        return SessionActivity()  # reports of processes are some seconds old
     if "activity" not in attributes:
         attributes["activity"] = get_reported_activity().get(session.pk, SessionActivity())
     activity: SessionActivity = attributes["activity"]

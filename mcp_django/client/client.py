@@ -73,7 +73,7 @@ class Client(Operations):
             sampling: Callback that samples a model for the server; `sampling_tools` declares that it supports tools.
             elicitation: Callback that requests input from a person for the server.
             log_level: Minimum level of the log messages to receive.
-            extensions: Extensions to declare besides tasks: identifiers, with their settings.
+            extensions: Extensions to declare in addition to tasks: identifiers, with their settings.
             alias: The project's name of the server, for logs and errors.
 
         Raises:

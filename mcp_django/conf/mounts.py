@@ -16,7 +16,7 @@ TARGET_DESCRIPTION = "an alias of SERVERS, or the dotted path of a server or too
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountSettings:
-    """An entry of `MOUNTS`. A string instead of an entry is its WHAT."""
+    """An entry of `MOUNTS`. A string instead of an entry is its SERVER."""
 
     server: str
     """Alias of SERVERS, or a dotted path.

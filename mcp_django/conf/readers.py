@@ -106,7 +106,7 @@ def tuple_of(reader: Reader) -> Reader:
 
 
 def one_or_more(reader: Reader) -> Reader:
-    """Return a reader of a list, which a single string may stand for."""
+    """Return a reader of a list. It reads a single string as a list of one."""
     read = tuple_of(reader)
     return lambda raw: read([raw] if isinstance(raw, str) else raw)
 

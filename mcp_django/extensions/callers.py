@@ -57,7 +57,7 @@ class CallOwner:
     digest: str
     """Digest of the server, the caller with its client, the URL and, for anonymous sessions, the session."""
     is_distinct: bool
-    """False for anonymous callers without a session, who cannot be told apart."""
+    """False for anonymous callers without a session, which the server cannot distinguish."""
 
 
 def get_owner(call: Call) -> CallOwner:

@@ -124,7 +124,7 @@ class ToolPolicy(Rule):
 
 
 class Access(ToolPolicy):
-    """Page that shows who may do what. It has no rows of its own."""
+    """Page that compares the access of callers to tools. It has no rows of its own."""
 
     class Meta:
         proxy = True

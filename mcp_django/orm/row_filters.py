@@ -1,7 +1,7 @@
 """Filters of packages with object permissions, for `OBJECT_PERMISSIONS`.
 
-Each selects in SQL the rows to which `has_perm` says yes with the backend of its package. None of the packages is
-required.
+Each selects in SQL the rows for which `has_perm` returns True with the backend of its package. None of the packages
+is required.
 """
 
 import inspect

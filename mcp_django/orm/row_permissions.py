@@ -139,7 +139,7 @@ class UnstatedRows(RowPermissions):
 
 
 class CheckedRows(RowPermissions):
-    """Rows to which `has_perm` says yes, asked one by one."""
+    """Rows for which `has_perm` returns True, checked one by one."""
 
     def has_perm(self, principal: UserPrincipal, permission: str, model: type[Model], obj: Model | None = None) -> bool:
         """See RowPermissions."""
@@ -161,7 +161,7 @@ class CheckedRows(RowPermissions):
 class FilteredRows(RowPermissions):
     """Rows that a function of the project selects in SQL.
 
-    A single row must be among them, and `has_perm` must say yes to it.
+    A single row must be among them, and `has_perm` must return True for it.
     """
 
     def __init__(self, path: str) -> None:

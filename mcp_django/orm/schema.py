@@ -2,7 +2,7 @@
 
 By then all toolsets are registered. A schema is the same for every caller, so that lists of tools stay cacheable. It
 names neither paths into other models nor these models, because a caller may not view them. `describe` names them to
-callers who may.
+callers with permission.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ class _LazySchema:
     _toolset: BaseModelToolset
     _source: str
     _cached: tuple[Exposure | None, Schema] = (None, {})
-    """Exposed fields, and what was built from them; they change with registrations of related models."""
+    """Exposed fields, and the schema built from them; they change with registrations of related models."""
 
     @property
     def schema(self) -> Schema:

@@ -204,10 +204,10 @@ class Pipeline:
             del end, error  # Their tracebacks have this frame: a reference cycle.
 
     def _find_error(self, call: Call, problem: BaseException) -> MCPError | Overloaded:
-        """Return the error of the response for an exception, and log what is not such an error itself.
+        """Return the error of the response for an exception.
 
-        A failure of the server's storage becomes Overloaded, and a bug InternalError. A server with `raise_bugs`
-        raises the exception itself instead.
+        An exception that is not such an error itself is logged. A failure of the server's storage becomes Overloaded,
+        and a bug InternalError. A server with `raise_bugs` raises the exception itself instead.
         """
         if isinstance(problem, MCPError):
             problem.request_id = call.id

@@ -22,7 +22,7 @@ class Credential:
     def __init__(self, authenticator: Authenticator, request: AuthRequest, *, header: bytes = b"authorization") -> None:
         """Copy the part of a request that authenticates it.
 
-        Only `header` is kept, unless functions of the project read the request. Those see what they saw at first.
+        Only `header` is kept, unless functions of the project read the request. Those read its headers again.
         """
         self._authenticator = authenticator
         if authenticator.reads_request:

@@ -1,1 +1,1 @@
-"""Page of access in the admin: who may do what."""
+"""Page that compares the access of callers to tools."""

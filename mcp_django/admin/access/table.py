@@ -1,4 +1,4 @@
-"""Table of access: who may use which tool, and the reasons.
+"""Table of access: a verdict with its reasons for each tool and caller.
 
 The verdicts are those of lists and calls: `mcp_inspect` and the page share the code.
 """

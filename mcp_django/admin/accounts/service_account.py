@@ -38,7 +38,7 @@ DISABLE, ENABLE, REVOKE = "disable", "enable", "revoke"
 
 
 class AccountStateFilter(admin.SimpleListFilter):
-    """Filter by what an operator has to do about accounts."""
+    """Filter by state, and by conditions that an operator has to correct."""
 
     title = _("state")
     parameter_name = "state"
@@ -262,7 +262,7 @@ class ServiceAccountAdmin(RowActionAdmin):
         )
 
     def get_warnings(self, row: ServiceAccount) -> Any:
-        """Yield what an operator should mend."""
+        """Yield conditions that an operator should correct."""
         if not row.has_owner:
             yield _("The account has no active owner. Its tokens work until they expire, and it gets no new ones.")
         if row.can_log_in:
@@ -275,7 +275,7 @@ class ServiceAccountAdmin(RowActionAdmin):
 
     @admin.display(description=_("state"))
     def state(self, account: ServiceAccount) -> str:
-        """Return the state: enabled or disabled, and what is wrong."""
+        """Return the state, enabled or disabled, with a mark if the user can log in."""
         state = str(_("enabled") if account.user.is_active else _("disabled"))
         return format_html("{} ⚠", state) if account.can_log_in else state
 

@@ -115,7 +115,7 @@ class ToolEnabled(Condition):
 
 
 class LocalPrincipal(Condition):
-    """The local principal, to whom no other condition applies."""
+    """The local principal. No other condition applies to it."""
 
     __slots__ = ()
     name = "the local principal may do everything"

@@ -69,7 +69,7 @@ class TokenScopes:
     def get_preset(self, audience: str = "") -> list[str]:
         """Return the scopes that every request to the server `audience` requires, sorted.
 
-        "" stands for all servers.
+        "" means all servers.
         """
         aliases = [audience] if audience else list(self._required)
         return sorted({scope for alias in aliases for scope in self._required.get(alias, ())})

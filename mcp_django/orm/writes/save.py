@@ -142,7 +142,7 @@ class _InlineWriter:
 def check_saved_row(toolset: BaseModelToolset, ctx: Context, row: Model, *, using: str, is_new: bool) -> None:
     """Check that the caller has the permission for a row with its saved values, inside the transaction.
 
-    Otherwise callers could add rows, or move rows, to where they have no permission.
+    Otherwise callers could give rows values for which they have no permission.
 
     Raises:
         ToolError: the caller has no permission.

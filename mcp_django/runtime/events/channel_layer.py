@@ -4,7 +4,7 @@ A wake-up contains the events themselves if they are small, which saves a query.
 process that misses one reads the log a little later. Errors of the layer are therefore logged and retried, and never
 raised to callers.
 
-The in-memory layer reaches this process only, where events are passed on directly. It is not used.
+The in-memory layer is not used: it reaches this process only, and here events are passed on directly.
 """
 
 import asyncio

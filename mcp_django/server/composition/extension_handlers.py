@@ -221,7 +221,7 @@ def _build(extension: Extension, fn: Callable[..., object], declaration: _Declar
 
 
 def _compile_once(fn: Callable[..., object], attribute: str, compile_function: Callable[[Callable[..., Any]], T]) -> T:
-    """Return what `compile_function` makes of a marked function, kept in its attribute.
+    """Return the result of `compile_function` for a marked function, cached in its attribute.
 
     All servers with the extension share it: to compile the annotations takes most of the time that a server needs to
     start.

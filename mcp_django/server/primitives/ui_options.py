@@ -23,7 +23,10 @@ class UIOptions:
     app: str | None = None
     """Name of the app that shows the results."""
     visibility: tuple[Visibility, ...] = VISIBILITIES
-    """Parties to which a client offers the tool. It is no permission: the server cannot tell them apart."""
+    """Parties to which a client offers the tool.
+
+    It is no permission: the server cannot distinguish the parties.
+    """
 
     @property
     def is_for_model(self) -> bool:

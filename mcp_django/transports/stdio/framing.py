@@ -28,7 +28,7 @@ BOM = b"\xef\xbb\xbf"
 MAX_READ_WAIT_SECONDS = 0.05
 """Maximum seconds that a message waits until the reader has read the messages before it."""
 UNKNOWN_READ_SECONDS = 0.005
-"""Seconds that it waits where the system does not report how much is unread."""
+"""Seconds that it waits if the system does not report the number of unread bytes."""
 
 T = TypeVar("T")
 
@@ -145,7 +145,7 @@ class LineWriter:
         await self._thread.run(partial(self._write, b"".join([b"%b\n" % message for message in messages])))
 
     async def wait_until_read(self) -> None:
-        """Wait until the reader has read what was written, for `MAX_READ_WAIT_SECONDS` at most."""
+        """Wait until the reader has read all written messages, for `MAX_READ_WAIT_SECONDS` at most."""
         await self._thread.run(self._wait_until_read)
 
     def _wait_until_read(self) -> None:
