@@ -7,7 +7,7 @@ makes its own checks between them:
 2. `admit_caller`: rate of the address, credential. A socket has `admit_socket`, which redeems its ticket.
 3. `decode`: size and JSON of a message.
 4. `check_message`: rate of the caller.
-5. `start`: the rules of the era, and the call.
+5. `create_outbox`: the messages of the call, whose era starts it (`Pipeline.handle`).
 
 A check that belongs to every transport is added here. `ProtectedAPI` admits the callers of plain views, which have no
 messages: its part is `Authenticator.authenticate_throttled`.
@@ -22,9 +22,7 @@ from mcp_django.auth.throttling import check_address_rate, check_principal_rate
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidRequest
 from mcp_django.protocol.headers import Headers
-from mcp_django.server.calls.call import Connection, EraStrategy
 from mcp_django.server.calls.message_queue import Outbox
-from mcp_django.server.calls.pending import Acknowledgement, PendingResponse
 from mcp_django.server.ports import Principal
 from mcp_django.transports.services import TransportServices
 
@@ -40,13 +38,12 @@ class AdmittedSocket(NamedTuple):
 class Admission:
     """Checks of the requests and messages of one server."""
 
-    __slots__ = ("_authenticator", "_executor", "_limits", "_pipeline", "_security")
+    __slots__ = ("_authenticator", "_executor", "_limits", "_security")
 
     def __init__(self, services: TransportServices) -> None:
         self._security = services.security
         self._authenticator = services.authenticator
         self._executor = services.server.ports.executor
-        self._pipeline = services.pipeline
         self._limits = services.limits
 
     def check_headers(self, headers: Headers) -> None:
@@ -79,12 +76,9 @@ class Admission:
         """Count a decoded message against the rate of its caller. Raises Overloaded."""
         return check_principal_rate(principal, raw, self._executor)
 
-    def start(
-        self, era: EraStrategy, raw: Any, connection: Connection, *, can_stream: bool = True
-    ) -> bytes | PendingResponse | Acknowledgement:
-        """Start the call of a message in its era. Raises MCPError.
+    def create_outbox(self, *, can_stream: bool = True) -> Outbox:
+        """Create the queue of the messages of a call.
 
         Without `can_stream` the client gets no message before the answer.
         """
-        outbox = Outbox(self._limits.send_buffer, can_stream, self._limits.send_timeout)
-        return self._pipeline.handle(era, raw, connection, outbox)
+        return Outbox(self._limits.send_buffer, can_stream, self._limits.send_timeout)

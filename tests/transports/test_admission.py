@@ -56,7 +56,6 @@ def make_admission(calls: list[Any], cached: DjangoPrincipal | None = None) -> A
         security=None,
         authenticator=authenticator,
         server=SimpleNamespace(ports=SimpleNamespace(executor=None)),
-        pipeline=None,
         limits=SimpleNamespace(body=20),
     )
     return Admission(services)

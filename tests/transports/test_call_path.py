@@ -25,7 +25,7 @@ ENVELOPE = {f"{META}protocolVersion": STATELESS, f"{META}clientCapabilities": {}
 PACKAGE = Path(mcp_django.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "design" / "request.md"
 ROW = re.compile(r"^\| \d+ \| `([\w/.]+)` \| `(?:\w+\.)?(\w+)` \|", re.MULTILINE)
-MAX_FUNCTIONS, MAX_FILES = 11, 9
+MAX_FUNCTIONS, MAX_FILES = 10, 8
 Function = tuple[str, str]
 """Path inside the package, and name."""
 

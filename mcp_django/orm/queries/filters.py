@@ -4,7 +4,7 @@ All names pass through `VisibilityScope.resolve_field`.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from django.db.models import Exists, OuterRef, Q
 from django.db.models.constants import LOOKUP_SEP
@@ -177,13 +177,24 @@ _CONVERTERS: dict[str, Callable[[Convert, Any], Any]] = {
 }
 
 
-def apply_conditions(scope: VisibilityScope, rows: Rows, arguments: JSONMapping) -> Rows:
-    """Return the rows that match the arguments `filters` and `search` of a tool.
+class RowConditions(NamedTuple):
+    """Conditions of a tool for the rows that it reads."""
 
-    Raises:
-        ToolError: the filters or the search are invalid.
-    """
-    return _apply_search(scope, _apply_filters(scope, rows, arguments.get("filters")), arguments.get("search"))
+    filters: JSONMapping | None
+    search: str | None
+
+    @classmethod
+    def from_arguments(cls, arguments: JSONMapping) -> Self:
+        """Return the conditions in the arguments of a call, which fit the schema of the tool."""
+        return cls(arguments.get("filters"), arguments.get("search"))
+
+    def apply(self, scope: VisibilityScope, rows: Rows) -> Rows:
+        """Return the rows that match.
+
+        Raises:
+            ToolError: the filters or the search are invalid.
+        """
+        return _apply_search(scope, _apply_filters(scope, rows, self.filters), self.search)
 
 
 def _apply_filters(scope: VisibilityScope, rows: Rows, filters: JSONMapping | None) -> Rows:

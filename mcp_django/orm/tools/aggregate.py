@@ -3,7 +3,7 @@
 from mcp_django.orm.arguments import describe_argument
 from mcp_django.orm.declaration.base import BaseModelToolset
 from mcp_django.orm.queries.aggregation import AGGREGATE_FUNCTIONS, Aggregation
-from mcp_django.orm.queries.filters import apply_conditions
+from mcp_django.orm.queries.filters import RowConditions
 from mcp_django.orm.queries.visibility import MAX_GROUP_FIELDS, MAX_METRICS, MAX_ORDER_FIELDS
 from mcp_django.orm.row_permissions import Rows
 from mcp_django.orm.schema import (
@@ -83,7 +83,7 @@ def aggregate_rows(toolset: BaseModelToolset, ctx: Context, arguments: JSONObjec
     limit = int(given("limit", toolset.max_limit))
     with ReadQuery(toolset, ctx) as query:
         aggregation = Aggregation(query.scope, given("group_by") or (), given("metrics") or COUNT_METRICS)
-        rows = apply_conditions(query.scope, query.rows, arguments)
+        rows = RowConditions.from_arguments(arguments).apply(query.scope, query.rows)
         group_rows = list(aggregation.apply(_make_groupable(rows), given("having"), given("order_by"))[: limit + 1])
     return {
         "groups": [aggregation.serialize_row(row) for row in group_rows[:limit]],

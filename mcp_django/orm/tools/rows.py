@@ -2,7 +2,7 @@
 
 from mcp_django.orm.arguments import describe_argument
 from mcp_django.orm.declaration.base import BaseModelToolset
-from mcp_django.orm.queries.filters import apply_conditions
+from mcp_django.orm.queries.filters import RowConditions
 from mcp_django.orm.queries.pagination import RowOrder, digest_query
 from mcp_django.orm.queries.serialize import get_plan, read_rows, select_columns
 from mcp_django.orm.rows.items import complete_row
@@ -58,17 +58,18 @@ def list_rows(toolset: BaseModelToolset, ctx: Context, arguments: JSONObject) ->
         scope = query.scope
         plan = get_plan(scope, given("fields"))
         order = RowOrder(scope, given("order_by"))
-        query_digest = digest_query({"filters": given("filters"), "search": given("search")})
+        conditions = RowConditions.from_arguments(arguments)
+        query_digest = digest_query(conditions._asdict())
         cursor = given("cursor")
         cursor_values = None if cursor is None else order.read_cursor(query_digest, cursor)
 
-        total = apply_conditions(scope, query.rows, arguments).order_by().count() if given("with_total") else None
+        total = conditions.apply(scope, query.rows).order_by().count() if given("with_total") else None
         columns = order.columns
-        if given("search") and toolset.is_overridden("get_search_results"):
+        if conditions.search and toolset.is_overridden("get_search_results"):
             # The hook of the project expects model instances, so select columns afterwards.
-            rows = order.apply(apply_conditions(scope, query.rows, arguments))
+            rows = order.apply(conditions.apply(scope, query.rows))
         else:
-            rows = apply_conditions(scope, select_columns(scope, query.rows, plan, columns, order=order), arguments)
+            rows = conditions.apply(scope, select_columns(scope, query.rows, plan, columns, order=order))
 
         if cursor_values is not None:
             rows = rows.filter(order.build_after_condition(cursor_values))
@@ -96,7 +97,8 @@ def count_result_schema(toolset: BaseModelToolset) -> Schema:
 def count_rows(toolset: BaseModelToolset, ctx: Context, arguments: JSONObject) -> JSONObject:
     """Count the matching rows that the caller may see."""
     with ReadQuery(toolset, ctx) as query:
-        return {"count": apply_conditions(query.scope, query.rows, arguments).order_by().count()}
+        rows = RowConditions.from_arguments(arguments).apply(query.scope, query.rows)
+        return {"count": rows.order_by().count()}
 
 
 def get_arguments_schema(toolset: BaseModelToolset) -> Schema:

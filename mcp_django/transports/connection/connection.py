@@ -10,12 +10,12 @@ from collections.abc import Callable
 from functools import partial
 
 from mcp_django.aio.tasks import run_in_background
-from mcp_django.protocol.log_text import get_logger
 from mcp_django.runtime.shutdown import SHUTDOWN_MESSAGE
 from mcp_django.server.calls.message_queue import Outbox
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.server.ports import Overloaded, Principal
 from mcp_django.transports.connection.calls import ConnectionCalls
+from mcp_django.transports.connection.client_monitor import ClientMonitor
 from mcp_django.transports.connection.credential import ConnectionCredential
 from mcp_django.transports.connection.inbound import InboundQueue
 from mcp_django.transports.connection.options import CloseReason, ConnectionOptions
@@ -23,8 +23,6 @@ from mcp_django.transports.connection.outbound import ConnectionSink
 from mcp_django.transports.connection.receiver import Receiver
 from mcp_django.transports.credential_monitor import RevocableCredential
 from mcp_django.transports.services import TransportServices
-
-logger = get_logger("mcp_django.server")
 
 
 def open_connection(
@@ -47,15 +45,12 @@ class DuplexConnection:
     def __init__(self, services: TransportServices, principal: Principal, options: ConnectionOptions) -> None:
         self._services = services
         self._owner = principal.key
-        self._sends_pings = options.sends_pings
         self._loop = asyncio.get_running_loop()
         self.close_reason: CloseReason | None = None
         """Reason for the end of the connection; None while it is open."""
         self.on_end: Callable[[], None] | None = None
         """Callback, called once at the end, for a transport that is blocked in sending."""
         self._is_closed = False
-        self._unsent_since: float | None = None
-        """Time at which the transport read messages that it has not sent yet."""
 
         limits = services.limits
         self._outbox = Outbox(limits.send_buffer, send_timeout=limits.send_timeout)
@@ -81,6 +76,14 @@ class DuplexConnection:
             options.eras,
             on_rejected=self.end,
             on_cancelled=self._check_drained,
+        )
+        self._client_monitor = ClientMonitor(
+            services,
+            self._calls,
+            self._receiver,
+            ConnectionSink(self._outbox, self._check_drained),
+            sends_pings=options.sends_pings,
+            on_lost=self.end,
         )
         self.inbound_queue = InboundQueue(self.receive, self.is_ready, limits.body)
         """Queue for a transport that must read ahead."""
@@ -109,39 +112,21 @@ class DuplexConnection:
 
         At the end, `close_reason` is set.
         """
-        self._unsent_since = None
+        self._client_monitor.finish_sending()
         self._check_drained()
         messages = await self._outbox.read(timeout)
         if messages:
-            self._unsent_since = self._loop.time()
+            self._client_monitor.start_sending()
         return messages
 
     def mark_progress(self) -> None:
         """Record that the client has received a part of the messages of the last `read`."""
-        if self._unsent_since is not None:
-            self._unsent_since = self._loop.time()
+        self._client_monitor.mark_progress()
 
     def check(self, send_timeout: float) -> None:
         """Check that the client is alive. Called periodically."""
-        now, session, ping_seconds = self._loop.time(), self.session, self._services.limits.ping
-        if self._unsent_since is not None and now - self._unsent_since > send_timeout:
-            logger.info("A client has stopped reading its connection; the connection ends")
-            self.end(CloseReason.SLOW_CLIENT)
-        elif session is not None and self.close_reason is None:
-            self._services.server.ports.sessions.touch(session)
-            if self._sends_pings and now - self._receiver.last_received_at >= ping_seconds:
-                self._receiver.last_received_at = now
-                self._calls.spawn(self._ping(session))
-
-    async def _ping(self, session: ServerSession) -> None:
-        """Send a ping; without an answer the connection is stale (basic/utilities/ping)."""
-        id = self._services.server.ports.pending_requests.new_id(session)
-        sink = ConnectionSink(self._outbox, self._check_drained)
-        try:
-            await session.send_request(sink, id, "ping", None, timeout=self._services.limits.ping)
-        except TimeoutError:
-            logger.info("A client does not answer pings; the connection ends")
-            self.end(CloseReason.PING_TIMEOUT)
+        if self.close_reason is None:
+            self._client_monitor.check(self.session, send_timeout)
 
     def end(self, reason: CloseReason = CloseReason.SHUTDOWN) -> None:
         """End the connection; further messages are ignored.

@@ -173,7 +173,7 @@ class Receiver:
         if connection is not calls.stateless_connection and connection.session is not None and is_initialize(raw):
             raise with_request_id(raw, InvalidRequest("This connection has its session already"))
 
-        outcome = self._admission.start(era, raw, connection.for_message())
+        outcome = self._pipeline.handle(era, raw, connection.for_message(), self._admission.create_outbox())
         if isinstance(outcome, bytes):
             self._outbox.put_nowait(outcome)
         elif not isinstance(outcome, Acknowledgement):

@@ -92,7 +92,7 @@ class StreamableHTTPEndpoint(HTTPEndpoint):
 
         try:
             # Step 5 and later: the rules of the era.
-            outcome = admission.start(era, raw, connection, can_stream=accepts_stream)
+            outcome = pipeline.handle(era, raw, connection, admission.create_outbox(can_stream=accepts_stream))
             if isinstance(outcome, bytes):
                 return build_message_reply(200, outcome, headers)
             if isinstance(outcome, Acknowledgement):

@@ -38,7 +38,9 @@ async def flood(client: Client) -> None:
     duplex = channel._connection
     # The door is stuck with what it has, so that there is no room for good.
     await eventually(
-        lambda: duplex.close_reason is not None or (duplex._unsent_since is not None and not duplex.is_ready())
+        lambda: (
+            duplex.close_reason is not None or (duplex._client_monitor.has_unsent_messages and not duplex.is_ready())
+        )
     )
 
 
