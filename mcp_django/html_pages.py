@@ -39,9 +39,10 @@ def render_html(
     status: int = 200,
     form_targets: Iterable[str] = (),
 ) -> HttpResponse:
-    """Return a rendered page.
+    """Return a rendered page with security headers and without invisible characters.
 
-    `form_targets` are Content-Security-Policy sources that its forms may lead to, in addition to this site.
+    Its Content-Security-Policy forbids scripts and inline styles. `form_targets` are the sources that its forms may
+    lead to, in addition to this site.
     """
     response = HttpResponse(render_clean(template, context, request), status=status)
     response["Content-Security-Policy"] = _build_content_security_policy(form_targets)
@@ -49,7 +50,7 @@ def render_html(
 
 
 def add_security_headers(response: HttpResponse) -> HttpResponse:
-    """Add headers that keep a response out of caches, frames and foreign logs."""
+    """Add headers that keep a response out of caches, frames and foreign logs; return the response."""
     response["Cache-Control"] = "no-store"
     response["Referrer-Policy"] = "same-origin"
     response["X-Content-Type-Options"] = "nosniff"

@@ -6,6 +6,7 @@ from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.meta import PROGRESS_TOKEN
 from mcp_django.protocol.revisions import REVISIONS, Era, Revision
 from mcp_django.server.calls.call import Call, Connection, EraStrategy
+from mcp_django.server.calls.log_sanitizer import sanitize_label, sanitize_uri
 from mcp_django.server.calls.message_queue import MessageSink, Outbox
 from mcp_django.server.calls.outcome import REMOTE_PREFIX, CallRecord
 from mcp_django.server.calls.session import ServerSession
@@ -47,5 +48,7 @@ __all__ = [
     "get_max_bytes",
     "jsonrpc",
     "run_request",
+    "sanitize_label",
+    "sanitize_uri",
     "shorten_message",
 ]

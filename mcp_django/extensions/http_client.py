@@ -15,11 +15,13 @@ from mcp_django.http_client import (
     connect_directly,
     read_body,
 )
+from mcp_django.logs.redaction import URL_PATTERNS, RedactionFilter
 from mcp_django.providers.files.patterns import ContentTooLarge
 from mcp_django.providers.media_types import parse_content_type
 from mcp_django.providers.safe_fetch import FetchedResponse, Fetcher, FetchFailed, FetchRefused
 
 __all__ = [
+    "URL_PATTERNS",
     "CompleteResponse",
     "Connect",
     "ContentTooLarge",
@@ -27,6 +29,7 @@ __all__ = [
     "FetchRefused",
     "FetchedResponse",
     "Fetcher",
+    "RedactionFilter",
     "RequestFailed",
     "RequestPolicy",
     "RequestProblem",

@@ -74,6 +74,8 @@ def replace_patterns(text: str, patterns: Patterns) -> str:
 class RedactionFilter(logging.Filter):
     """Logging filter that keeps records, and redacts their messages and tracebacks.
 
+        RedactionFilter(URL_PATTERNS).install(["httpx"])  # no queries, users and passwords of URLs
+
     Records whose message starts with one of `dropped_prefixes` are dropped.
     """
 

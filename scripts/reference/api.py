@@ -98,6 +98,12 @@ PAGES: Final = (
         "expose/providers.md",
     ),
     ApiPage(
+        "extensions-html-pages",
+        "HTML pages of extensions (provisional)",
+        "mcp_django.extensions.html_pages",
+        "talk-back/extensions.md",
+    ),
+    ApiPage(
         "extensions-http-client",
         "Guarded HTTP client (provisional)",
         "mcp_django.extensions.http_client",

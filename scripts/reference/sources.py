@@ -57,15 +57,18 @@ def describe_attributes(cls: type) -> dict[str, tuple[str, str]]:
 
 
 def describe_alias(module: str, name: str) -> tuple[str, str]:
-    """Return the value and the docstring of a type alias that a module imports from another one."""
+    """Return the value and the docstring of a type alias or constant that a module imports from another one."""
     tree = parse_module(sys.modules[module].__file__ or "")
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and name in {alias.name for alias in node.names}:
             return describe_alias(node.module or "", name)
+    assignments = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
     value = next(
-        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+        node.value
+        for node in assignments
+        if ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0]) == name
     )
-    return ast.unparse(value), _describe_assignments(tree.body)[name][1]
+    return ast.unparse(value) if value else "", _describe_assignments(tree.body)[name][1]
 
 
 def describe_module(module: str) -> dict[str, str]:

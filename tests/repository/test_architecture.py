@@ -205,6 +205,7 @@ PUBLIC_MODULES = {
     "extensions/admin_pages.py",
     "extensions/errors.py",
     "extensions/event_loop.py",
+    "extensions/html_pages.py",
     "extensions/http_client.py",
     "extensions/internal_requests.py",
     "extensions/operators.py",

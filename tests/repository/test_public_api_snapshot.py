@@ -32,6 +32,7 @@ PROVISIONAL_MODULES = (
     "mcp_django.extensions.conversations",
     "mcp_django.extensions.errors",
     "mcp_django.extensions.event_loop",
+    "mcp_django.extensions.html_pages",
     "mcp_django.extensions.http_client",
     "mcp_django.extensions.internal_requests",
     "mcp_django.extensions.operators",

@@ -27,7 +27,7 @@ from mcp_django.contrib.client_pages.services import (
     get_safe_return_url,
     list_services,
 )
-from mcp_django.html_pages import add_security_headers, build_login_url, render_html
+from mcp_django.extensions.html_pages import add_security_headers, build_login_url, render_html
 from mcp_django.models import ClientToken
 
 BROWSER_SESSION_KEY = "mcp_client_browser"

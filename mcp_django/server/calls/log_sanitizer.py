@@ -16,7 +16,7 @@ _ELLIPSIS = "…"
 
 
 def sanitize_label(text: str) -> str:
-    """Return an untrusted text in printable form, at most `MAX_LABEL_CHARACTERS` long.
+    """Return an untrusted text in printable form for a log line, at most `MAX_LABEL_CHARACTERS` long.
 
     Truncated text ends with an ellipsis. Invisible characters become backslash escapes.
     """
@@ -45,7 +45,7 @@ def get_target_label(call: Call) -> str | None:
 
 
 def sanitize_uri(uri: str) -> str:
-    """Return a URI without the parts that can hold secrets.
+    """Return a URI for a log line, without the parts that can hold secrets.
 
     These are the user information, the query and the fragment.
     """

@@ -18,7 +18,7 @@ from mcp_django.contrib.apps.preview.policy import build_view_policy
 from mcp_django.extensions.callers import DjangoPrincipal
 from mcp_django.extensions.calls import InProcessClient, InProcessProfile
 from mcp_django.extensions.errors import InvalidParams, MCPError, MethodNotFound, Overloaded
-from mcp_django.html_pages import add_security_headers
+from mcp_django.extensions.html_pages import add_security_headers
 
 OVERLOADED_CODE = -32000
 HOST_EXTENSIONS: Final[Mapping[str, Any]] = {IDENTIFIER: {"mimeTypes": [MIME_TYPE]}}

@@ -19,7 +19,7 @@ from mcp_django.contrib.apps.preview.options import is_enabled, may_preview
 from mcp_django.extensions.callers import ALL_SCOPES, PROJECT_ISSUER, DjangoPrincipal
 from mcp_django.extensions.calls import jsonrpc
 from mcp_django.extensions.errors import InvalidRequest, MCPError, Overloaded, ParseError
-from mcp_django.html_pages import add_security_headers, build_login_url, get_static_source, render_clean
+from mcp_django.extensions.html_pages import add_security_headers, build_login_url, get_static_source, render_clean
 
 KIND = "apps_preview"
 """Kind of the principals of the preview, and their client."""

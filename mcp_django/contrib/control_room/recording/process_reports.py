@@ -28,9 +28,9 @@ from mcp_django.contrib.control_room.models import (
 from mcp_django.contrib.control_room.recording.entries import get_client_label, get_name, get_user_key
 from mcp_django.contrib.control_room.recording.stream_reports import StreamReporter
 from mcp_django.contrib.control_room.recording.writer import get_alias
+from mcp_django.extensions.calls import sanitize_label
 from mcp_django.extensions.event_loop import call_threadsafe
 from mcp_django.runtime.calls.task import CallTask
-from mcp_django.server.calls.log_sanitizer import sanitize_label
 
 MIN_AGE_SECONDS = 1.0
 """Age from which a running call is reported."""

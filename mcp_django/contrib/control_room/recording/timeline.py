@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_django.contrib.control_room.models import NAME_CHARACTERS
-from mcp_django.extensions.calls import CallRecord, jsonrpc
-from mcp_django.server.calls.log_sanitizer import sanitize_label
+from mcp_django.extensions.calls import CallRecord, jsonrpc, sanitize_label
 from mcp_django.server.calls.outcome import Wait, is_question
 
 MAX_DECIMALS = 3

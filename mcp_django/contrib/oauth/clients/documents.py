@@ -38,11 +38,10 @@ from mcp_django.contrib.oauth.clients.client_metadata import (
 )
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.toolkit_compat import get_application_model
-from mcp_django.extensions.calls import get_logger
+from mcp_django.extensions.calls import get_logger, sanitize_label
 from mcp_django.extensions.http_client import ContentTooLarge, FetchedResponse, Fetcher, FetchFailed
 from mcp_django.extensions.http_client import FetchRefused as NotFetched
 from mcp_django.extensions.primitives import Rate
-from mcp_django.server.calls.log_sanitizer import sanitize_label
 
 logger = get_logger("mcp_django.oauth")
 

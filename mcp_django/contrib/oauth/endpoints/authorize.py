@@ -30,7 +30,7 @@ from mcp_django.contrib.oauth.flows.authorization import (
 )
 from mcp_django.contrib.oauth.options import get_settings
 from mcp_django.contrib.oauth.toolkit_compat import oauth2_settings
-from mcp_django.html_pages import add_security_headers
+from mcp_django.extensions.html_pages import add_security_headers
 
 PROMPTS = frozenset({"none", "login", "consent", "select_account"})
 """Supported values of `prompt` (OpenID Connect Core 1.0, section 3.1.2.1).

@@ -31,7 +31,7 @@ from mcp_django.contrib.oauth.clients.display import get_server_name, get_site_n
 from mcp_django.contrib.oauth.flows import revocation
 from mcp_django.contrib.oauth.flows.consents import get_connected_apps
 from mcp_django.contrib.oauth.options import get_settings
-from mcp_django.html_pages import add_security_headers, build_login_url, render_html
+from mcp_django.extensions.html_pages import add_security_headers, build_login_url, render_html
 from mcp_django.models import PersonalAccessToken
 from mcp_django.models.token import DEFAULT_LIFETIME_DAYS
 

@@ -14,8 +14,15 @@ from mcp_django.contrib.openapi.requests.messages import OperationRequest
 from mcp_django.extensions.calls import Context, get_logger
 from mcp_django.extensions.errors import DeclarationError, ToolError
 from mcp_django.extensions.event_loop import LoopLocal
-from mcp_django.extensions.http_client import RequestFailed, RequestPolicy, RequestProblem, SafeHTTPClient, read_body
-from mcp_django.logs.redaction import URL_PATTERNS, RedactionFilter
+from mcp_django.extensions.http_client import (
+    URL_PATTERNS,
+    RedactionFilter,
+    RequestFailed,
+    RequestPolicy,
+    RequestProblem,
+    SafeHTTPClient,
+    read_body,
+)
 
 try:
     import httpx

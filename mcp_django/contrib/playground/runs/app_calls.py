@@ -20,7 +20,7 @@ from mcp_django.contrib.playground.runs.operations import RunTarget
 from mcp_django.contrib.playground.runs.rounds import OperationRound, read_operation
 from mcp_django.contrib.playground.runs.streams import Send, build_stream
 from mcp_django.extensions.errors import InvalidParams, MethodNotFound
-from mcp_django.html_pages import render_clean
+from mcp_django.extensions.html_pages import render_clean
 
 APP = "app"
 """Value of `act` of a request that an app makes, and name of the field with the tool whose app it is."""

@@ -8,9 +8,9 @@ from django.utils.http import urlencode
 from mcp_django import conf
 from mcp_django.contrib.playground.primitives import Kind, ListedPrimitive
 from mcp_django.extensions.callers import DjangoPrincipal
+from mcp_django.extensions.calls import sanitize_uri
 from mcp_django.protocol.revisions import LATEST
 from mcp_django.runtime.sealing import TokenSealer
-from mcp_django.server.calls.log_sanitizer import sanitize_uri
 
 MAX_OPERATION_BYTES = 1024 * 1024
 """Maximum bytes of a sealed operation, with the questions of its last round."""

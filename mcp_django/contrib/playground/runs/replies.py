@@ -21,7 +21,7 @@ from mcp_django.contrib.playground.runs.questions import ServerQuestion, build_q
 from mcp_django.contrib.playground.runs.wire import LiveQuestion
 from mcp_django.extensions.calls import Connection, Pipeline
 from mcp_django.extensions.errors import InvalidParams
-from mcp_django.html_pages import render_clean
+from mcp_django.extensions.html_pages import render_clean
 from mcp_django.transports.inprocess.exchange import send_message
 
 REPLY = "reply"

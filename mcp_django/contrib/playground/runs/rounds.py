@@ -48,7 +48,7 @@ from mcp_django.contrib.playground.runs.wire import LiveQuestion, RunObserver, W
 from mcp_django.extensions.calls import jsonrpc
 from mcp_django.extensions.conversations import INPUT_REQUIRED, StateTooLarge
 from mcp_django.extensions.errors import InvalidParams
-from mcp_django.html_pages import render_clean
+from mcp_django.extensions.html_pages import render_clean
 from mcp_django.protocol.display_text import clean_line, clean_text
 from mcp_django.protocol.revisions import LATEST
 from mcp_django.protocol.types import LOG_LEVELS

@@ -13,7 +13,7 @@ from typing import Any
 from mcp_django.contrib.proxies.catalog.remote_skills import build_metadata
 from mcp_django.contrib.proxies.forwarding.results import extract_meta
 from mcp_django.contrib.proxies.forwarding.uris import has_valid_source
-from mcp_django.extensions.calls import Context, get_logger, jsonrpc
+from mcp_django.extensions.calls import Context, get_logger, jsonrpc, sanitize_label
 from mcp_django.extensions.errors import DeclarationError, OutputError
 from mcp_django.extensions.primitives import (
     Handler,
@@ -35,7 +35,6 @@ from mcp_django.extensions.schemas import CustomParameters, SchemaChecker, check
 from mcp_django.protocol.jsonrpc import is_unicode
 from mcp_django.protocol.uri import is_script_uri
 from mcp_django.providers.prefixes import NamePrefixes
-from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.composition.local_resources import find_local_uris
 from mcp_django.server.composition.lowlevel import ListedArguments
 from mcp_django.types import clean_line, clean_text

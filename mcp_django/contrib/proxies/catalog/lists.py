@@ -7,10 +7,9 @@ from mcp_django.client.options import TASKS_EXTENSION
 from mcp_django.contrib.proxies.catalog.catalog_cache import FetchedList
 from mcp_django.contrib.proxies.catalog.components import MAX_ENTRY_BYTES
 from mcp_django.contrib.proxies.forwarding.failures import METHOD_NOT_FOUND
-from mcp_django.extensions.calls import get_logger, jsonrpc
+from mcp_django.extensions.calls import get_logger, jsonrpc, sanitize_label
 from mcp_django.extensions.primitives import list_app_uris, remove_app_uris
 from mcp_django.providers.prefixes import UI_SCHEME
-from mcp_django.server.calls.log_sanitizer import sanitize_label
 
 logger = get_logger("mcp_django.client")
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from mcp_django.client import CallError, Client, ClientError
-from mcp_django.extensions.calls import get_logger, jsonrpc
+from mcp_django.extensions.calls import get_logger, jsonrpc, sanitize_label
 from mcp_django.extensions.errors import DeclarationError, ToolError
 from mcp_django.extensions.primitives import Resource, convert_failures
 from mcp_django.protocol.skills import (
@@ -26,7 +26,6 @@ from mcp_django.protocol.skills import (
     parse_entry,
 )
 from mcp_django.schema.skill_files import decode_contents, verify_bytes
-from mcp_django.server.calls.log_sanitizer import sanitize_label
 
 logger = get_logger("mcp_django.client")
 

@@ -18,7 +18,7 @@ from mcp_django.client import (
     ToolNotFound,
 )
 from mcp_django.contrib.proxies.connections.questions import build_message
-from mcp_django.extensions.calls import Context, get_logger
+from mcp_django.extensions.calls import Context, get_logger, sanitize_label
 from mcp_django.extensions.errors import (
     InvalidParams,
     MissingClientCapability,
@@ -26,7 +26,6 @@ from mcp_django.extensions.errors import (
     ToolError,
     URLElicitationRequired,
 )
-from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.context.elicitation import is_absolute_url
 
 logger = get_logger("mcp_django.client")

@@ -45,12 +45,11 @@ from mcp_django.contrib.proxies.forwarding.suspended_calls import (
     SuspendedCall,
     SuspendedCalls,
 )
-from mcp_django.extensions.calls import PROGRESS_TOKEN, REMOTE_PREFIX, REVISIONS, Context, Era
+from mcp_django.extensions.calls import PROGRESS_TOKEN, REMOTE_PREFIX, REVISIONS, Context, Era, sanitize_label
 from mcp_django.extensions.conversations import CallSuspended, InputRefused, InputRequest
 from mcp_django.extensions.errors import ToolError
 from mcp_django.protocol.meta import LOG_LEVEL
 from mcp_django.protocol.types import LOG_LEVELS
-from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.types import clean_line
 
 Wire = dict[str, Any]

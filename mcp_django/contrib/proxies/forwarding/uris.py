@@ -7,11 +7,10 @@ a resource of this project has it. A client could take such a link or content fo
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from mcp_django.extensions.calls import Context, get_logger
+from mcp_django.extensions.calls import Context, get_logger, sanitize_label
 from mcp_django.extensions.errors import DeclarationError
 from mcp_django.extensions.primitives import RelayedResult
 from mcp_django.protocol.uri import is_script_uri
-from mcp_django.server.calls.log_sanitizer import sanitize_label
 from mcp_django.server.composition.local_resources import find_local_uris
 
 logger = get_logger("mcp_django.client")
