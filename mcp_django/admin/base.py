@@ -251,7 +251,7 @@ class RowActionAdmin(BaseAdmin):
         raise NotImplementedError
 
     def get_row_actions(self) -> list[RowAction]:
-        """Return the actions on a row."""
+        """Return the actions that the page of a row offers; the one of the attributes by default."""
         return [
             RowAction(
                 self.action_name,

@@ -81,7 +81,7 @@ class ServerOverview:
 
     @property
     def state(self) -> ServerState:
-        """State of the server."""
+        """First state that applies: in use, unauthorized, failing, unused, or else answering."""
         if any(row.connections for row in self.live_rows):
             return ServerState.IN_USE
         if self.needs_authorization:

@@ -18,7 +18,7 @@ from mcp_django.aio.loop_local import find_running_loop
 
 T = TypeVar("T")
 THREAD_NAME_PREFIX = "mcp-off-loop"
-"""Prefix of the names of the threads."""
+"""Prefix of the names of the threads, each of which runs one function."""
 
 
 def run_off_loop(make: Callable[[], T], *, close: Callable[[], object]) -> T:

@@ -100,7 +100,7 @@ class BackgroundTasks:
         return task
 
     def cancel(self) -> None:
-        """Cancel all tasks."""
+        """Request the cancellation of all tasks, without waiting for their end."""
         for task in self:
             task.cancel()
 

@@ -68,7 +68,7 @@ class BridgedServer:
 
     @property
     def is_connected(self) -> bool:
-        """True if the client is connected."""
+        """False before the first connection, and after a loss."""
         return self._client is not None and self._client.is_connected
 
     @property

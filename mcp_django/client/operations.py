@@ -184,11 +184,11 @@ class Operations(ServerInformation):
         return self.tool_caller.restore_task(id, tool)
 
     async def list_resources(self, *, timeout: float | None = None) -> list[types.Resource]:
-        """List all resources."""
+        """List the resources of all pages."""
         return await self._sender.list_all("resources/list", "resources", types.ListResourcesResult, timeout)
 
     async def list_resource_templates(self, *, timeout: float | None = None) -> list[types.ResourceTemplate]:
-        """List all resource templates."""
+        """List the resource templates of all pages."""
         key, result = "resource_templates", types.ListResourceTemplatesResult
         return await self._sender.list_all("resources/templates/list", key, result, timeout)
 
@@ -223,7 +223,7 @@ class Operations(ServerInformation):
         return await self._skill_reader.get_skill(uri, timeout)
 
     async def list_prompts(self, *, timeout: float | None = None) -> list[types.Prompt]:
-        """List all prompts."""
+        """List the prompts of all pages."""
         return await self._sender.list_all("prompts/list", "prompts", types.ListPromptsResult, timeout)
 
     async def get_prompt(

@@ -77,8 +77,6 @@ class SessionCount(models.Model):
 
 
 class EndReason(models.TextChoices):
-    """Reason for the end of a session."""
-
     CLIENT = "client", _("ended by the client")
     CLOSED = "closed", _("its connection was closed")
     IDLE = "idle", _("idle too long")

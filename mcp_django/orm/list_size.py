@@ -19,7 +19,7 @@ TOKEN_BYTES = 4
 
 
 class ToolListSize(NamedTuple):
-    """Size of a list of tools."""
+    """Size of a list: the number of its tools, and the bytes of their entries."""
 
     tools: int
     bytes: int

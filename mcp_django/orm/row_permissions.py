@@ -35,7 +35,7 @@ class UserPrincipal(Protocol):
         """Return True if the caller has the permission, for a row if one is given."""
 
     def get_current_user(self) -> Any:
-        """Return the user, or None."""
+        """Return the Django user of the principal, or None without one."""
 
     def check_cached(self, name: str, check: Callable[[], bool]) -> bool:
         """Return the cached result of a check of this caller, or call it."""

@@ -114,7 +114,7 @@ class PathProvider(Provider):
         return None if variables is None else str(variables["path"])
 
     def _build_path_resource(self, path: str, size: int | None = None) -> Resource:
-        """Build the resource of a path."""
+        """Build a resource whose name and URI are from its path."""
         return Resource(
             **self._common,
             uri=self.uri_prefix + quote_path(path),

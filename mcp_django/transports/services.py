@@ -44,7 +44,6 @@ class TransportServices:
 
     @property
     def server(self) -> Server:
-        """Server of the transports."""
         return self.pipeline.server
 
 

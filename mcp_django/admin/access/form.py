@@ -61,5 +61,4 @@ class AccessForm(forms.Form):
         return [by_name[name] for name in dict.fromkeys(names)]
 
     def clean_scopes(self) -> frozenset[str]:
-        """Return the scopes as a set."""
         return frozenset(self.cleaned_data["scopes"].split())

@@ -19,7 +19,6 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.server.ports import IdempotencyStore, Sealer, StateTooLarge
 
 TICKET_LIFETIME_SECONDS: Final = 30.0
-"""Lifetime of a ticket in seconds."""
 MAX_TICKET_CHARS: Final = 6 * 1024
 """Maximum length of a ticket in characters.
 

@@ -35,11 +35,11 @@ class _TokenRequestRecorder(BaseOAuthProvider):
 
 
 class _SecretProvider(_TokenRequestRecorder, ClientCredentialsOAuthProvider):
-    """Provider with a client secret."""
+    """Provider that authenticates the client by its secret."""
 
 
 class _KeyProvider(_TokenRequestRecorder, PrivateKeyJWTOAuthProvider):
-    """Provider with a private key."""
+    """Provider that authenticates the client by a JWT signed with its private key."""
 
 
 async def obtain_grant(

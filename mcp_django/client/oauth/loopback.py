@@ -74,7 +74,7 @@ class LoopbackServer:
 
     @property
     def redirect_uri(self) -> str:
-        """The redirect URI of the server."""
+        """Redirect URI with the port that the server listens on, on 127.0.0.1."""
         return f"http://127.0.0.1:{self._port}{CALLBACK_PATH}"
 
     async def __aenter__(self) -> "LoopbackServer":

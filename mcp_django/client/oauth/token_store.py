@@ -151,7 +151,7 @@ class TokenRow:
         self._rows().exclude(wanted=scopes).update(wanted=scopes)
 
     def delete(self) -> TokenGrant | None:
-        """Delete the row and return its tokens."""
+        """Delete the row, and return its tokens, for their revocation."""
         stored = self.read()
         self._rows().delete()
         return None if stored is None else stored.grant
@@ -167,7 +167,7 @@ class TokenRow:
         return None if row is None else self._unseal(row, REGISTRATION_PURPOSE, row.registration, "")
 
     def save_registration(self, registration: dict[str, Any]) -> None:
-        """Store a registration."""
+        """Seal a registration, and store it in the row, which is created if missing."""
         self._create_row()
         self._rows().update(registration=self._seal(REGISTRATION_PURPOSE, registration, ""))
 

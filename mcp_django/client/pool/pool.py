@@ -99,7 +99,7 @@ def client_settings(alias: str) -> ClientSettings:
 
 
 class _ClientKey(NamedTuple):
-    """Key of a pooled client."""
+    """Key of a pooled client: users of the same alias, owner and loop share it."""
 
     alias: str
     owner: tuple[str, str] | None

@@ -162,7 +162,7 @@ class _SubscriptionStream:
         return asyncio.get_running_loop().time() - self._opened_at
 
     def close(self) -> None:
-        """Close the stream."""
+        """Cancel the request of the stream; `run` then returns."""
         self._scope.cancel()
 
     async def run(self) -> None:

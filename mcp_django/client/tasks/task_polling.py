@@ -62,7 +62,6 @@ class TaskPoller:
 
     @property
     def id(self) -> str:
-        """The id of the task."""
         return self._requests.id
 
     async def refresh(self) -> ClientTaskState:
@@ -169,7 +168,7 @@ class TaskPoller:
             await self._progress(float(self._report_count), None, state.message)
 
     async def _answer_questions(self, state: ClientTaskState) -> None:
-        """Answer the new questions of a task."""
+        """Answer new questions: by the open result in the handshake era, else by `tasks/update`."""
         if self._requests.is_handshake:
             self._open_result()
             return

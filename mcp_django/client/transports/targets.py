@@ -40,8 +40,6 @@ class _Target:
 
 @dataclass(frozen=True, repr=False)
 class _URLTarget(_Target):
-    """A target with a URL."""
-
     _schemes: ClassVar[tuple[str, ...]] = ("http", "https")
 
     url: str = field(repr=False)

@@ -114,7 +114,7 @@ def _list_removed_services(user: Any, allowed_settings: list[ClientSettings]) ->
 
 
 def get_page_path(name: str, alias: str | None = None) -> str:
-    """Return the path of a page."""
+    """Return the path of a page by its URL name, for the server `alias` if given."""
     return reverse(f"mcp_clients:{name}", kwargs=None if alias is None else {"alias": alias})
 
 

@@ -18,7 +18,7 @@ REVOKE_PERMISSION = "mcp_control_room.revoke_access"
 
 @dataclass(frozen=True, slots=True)
 class CallerCredential:
-    """Credential of a caller."""
+    """Credential of a caller: a personal access token, or the tokens of an OAuth client."""
 
     principal: str
     name: str

@@ -150,7 +150,7 @@ class OperationParameters:
             raise ArgumentError(self._checker.describe_problems(arguments))
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of the operation as one argument."""
+        """Return one argument, which has the arguments of the operation without their groups."""
         return {"arguments": self.layout.restore(arguments)}
 
 

@@ -23,7 +23,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class OperationParameter:
-    """A parameter of an operation."""
+    """A parameter of an operation, in the path, the query, a header or a cookie."""
 
     name: str
     place: str

@@ -88,7 +88,7 @@ class ListedPrimitive(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Kind of primitives."""
+    """Kind of primitives, with the methods that list and use them."""
 
     name: str
     title: Any

@@ -34,7 +34,7 @@ Catalog = CatalogCache | EmptyCatalog
 
 
 class RemoteCatalogs:
-    """The catalogs of one proxy."""
+    """Cached lists of the remote server of a proxy, by credential."""
 
     def __init__(
         self,

@@ -75,7 +75,6 @@ class ExposedView:
 
     @property
     def is_viewset(self) -> bool:
-        """Return True if the view is a viewset."""
         return issubclass(self.cls, ViewSetMixin)
 
     @property

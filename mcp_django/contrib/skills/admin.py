@@ -89,7 +89,7 @@ class SkillFileFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # not gene
 
 
 class SkillFileInline(PartInline, admin.TabularInline):  # type: ignore[type-arg]  # not generic at run time
-    """Files of a skill."""
+    """Files of a skill, which are uploaded and shown with their sizes."""
 
     model = StoredSkillFile
     form = SkillFileForm

@@ -60,7 +60,7 @@ class TokenSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientProgram:
-    """A client program."""
+    """A program with MCP clients, and the file and format of its configuration."""
 
     title: str
     path: Callable[[Path], Path | None]

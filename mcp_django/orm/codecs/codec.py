@@ -23,7 +23,6 @@ NULL_LOOKUPS = {"isnull": "boolean"}
 LOOKUPS = frozenset({*EQUALITY_LOOKUPS, *TEXT_LOOKUPS, *ORDER_LOOKUPS, *DATE_LOOKUPS, "date"})
 """Lookups of Django's own columns, which no field of a model may be named like."""
 METRIC_LOOKUPS = ("exact", "gt", "gte", "lt", "lte")
-"""Lookups of a metric."""
 NUMBER_AGGREGATES = frozenset({"count", "sum", "avg", "min", "max"})
 COUNT_AGGREGATES = frozenset({"count"})
 RANGE_AGGREGATES = frozenset({"count", "min", "max"})

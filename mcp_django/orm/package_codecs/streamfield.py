@@ -19,7 +19,7 @@ MAX_BLOCKS = 1000
 
 @register_codec("wagtail.fields.StreamField")
 def build_stream_codec(field: Any) -> Codec:
-    """Build the codec of a StreamField."""
+    """Build the codec of Wagtail's StreamField: a list of blocks with their types."""
     names = list(field.stream_block.child_blocks)
 
     def to_form(blocks: Any) -> Any:

@@ -12,7 +12,7 @@ MAX_DIMENSIONS = 16_000
 
 @register_codec("pgvector.django.vector.VectorField", "pgvector.django.halfvec.HalfVectorField")
 def build_vector_codec(field: Any) -> Codec:
-    """Build the codec of a vector."""
+    """Build the codec of a vector: an array of numbers of the field's dimensions."""
     dimensions = field.dimensions
     size = {"maxItems": MAX_DIMENSIONS} if dimensions is None else {"minItems": dimensions, "maxItems": dimensions}
     schema = {"type": "array", "items": {"type": "number"}, **size}

@@ -64,7 +64,7 @@ class RowOrder:
         self.keys.append(OrderKey(item, descending, self._scope.create_alias()))
 
     def apply(self, rows: Rows) -> Rows:
-        """Return the rows in this order."""
+        """Return the rows in this order, with an annotation for each key that depends on the caller."""
         masked = {
             key.alias: self._scope.build_expression(key.item) for key in self.keys if not key.item.is_caller_independent
         }

@@ -35,7 +35,7 @@ BUSY_MESSAGE = "The database is busy with other writes, and nothing was changed.
 _RETRYABLE_SQLSTATES = ("40001", "40P01", "55P03")
 """PostgreSQL's serialization_failure, deadlock_detected and lock_not_available."""
 KEY_LIFETIME = timedelta(days=1)
-"""Lifetime of a key."""
+"""Time for which a repeated write with the same key gets the stored result."""
 MAX_KEY_CHARACTERS = 200
 """Maximum length of a key in characters."""
 _UNKNOWN_OUTCOME_MESSAGE = (
@@ -105,7 +105,7 @@ class IdempotentWrite:
         return True
 
     def store_result(self, value: object) -> None:
-        """Store the result."""
+        """Store the result as JSON, for repetitions of the write with the same key."""
         # Stored as text, because JSON in PostgreSQL does not support NUL.
         result = {"payload": self._arguments_hash, "value": jsonrpc.dumps(value).decode()}
         OnceResult.objects.filter(key_hash=self._key_hash).update(done_at=timezone.now(), result=result)

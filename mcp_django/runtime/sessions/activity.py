@@ -33,7 +33,7 @@ CALLER_WINDOW = timedelta(minutes=5)
 
 
 class SessionActivity(NamedTuple):
-    """Activity of one session."""
+    """Open calls and streams of one session."""
 
     calls: int = 0
     """Number of running calls."""

@@ -15,7 +15,7 @@ ENDED, RENEWED, CANCEL = "ended", "renewed", "cancel"
 
 
 def session_topic(pk: Any) -> str:
-    """Return the topic of events for one session."""
+    """Return the topic of events for one session: its answers and subscriptions."""
     return f"session:{pk}"
 
 

@@ -8,7 +8,7 @@ from mcp_django.aio.tasks import wait_for_wake, wake_all
 
 
 class NumberedMessage(NamedTuple):
-    """Message of a stream with its number."""
+    """Message with its position in the stream, by which a client resumes."""
 
     number: int
     message: bytes

@@ -48,5 +48,5 @@ class BlockingWait:
 
 
 def get_current_wait() -> BlockingWait | None:
-    """Return the blocking wait of the current thread, or None."""
+    """Return the blocking wait that the current thread is in, or None."""
     return getattr(thread_state, "blocking_wait", None)

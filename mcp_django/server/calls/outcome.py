@@ -145,7 +145,7 @@ class CallRecord:
         return wait
 
     def end_wait(self, wait: Wait) -> None:
-        """Record the end of a wait."""
+        """Record that a wait ends now."""
         wait.end = perf_counter()
         self._open_waits.remove(wait)
 

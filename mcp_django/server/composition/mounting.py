@@ -130,7 +130,7 @@ class MountedServer:
         return replace(item, target=target, source=f"{item.source} ({self.label})")
 
     def view_call(self, call: Call) -> Call:
-        """Return the call in the view of the mounted server."""
+        """Return the call with the names and URIs of the mounted server, without its prefixes."""
         message, named, params = call.message, _TARGET_PARAMETERS.get(call.method), call.params
         if named is not None and isinstance(params.get(named), str):
             message = message._replace(params={**params, named: self._to_own(named, params[named])})

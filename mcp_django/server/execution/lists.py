@@ -45,7 +45,7 @@ MAX_CACHED_PAGES = 512
 
 
 class ListKind(NamedTuple):
-    """A kind of list."""
+    """A kind of list: its primitives, the member of its result, and its capability."""
 
     collection: str
     """Attribute name in the registry and the providers."""

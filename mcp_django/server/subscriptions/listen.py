@@ -321,7 +321,7 @@ class SubscriptionRegistry:
             self._listener = None
 
     def replace_filter(self, subscription: Subscription, filter: SubscriptionFilter) -> None:
-        """Replace the filter of a subscription."""
+        """Replace the filter of a subscription, and its entries in the index."""
         self._unindex(subscription)
         subscription.filter = filter
         self._index(subscription)

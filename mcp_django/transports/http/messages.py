@@ -190,7 +190,7 @@ def check_body(request: HTTPRequest, max_body_bytes: int) -> None:
 
 @lru_cache(256)
 def is_json_content_type(content_type: bytes) -> bool:
-    """Return True if a Content-Type is JSON."""
+    """Return True for application/json, with or without parameters."""
     return content_type.partition(b";")[0].strip().lower() == b"application/json"
 
 

@@ -76,7 +76,7 @@ def build_call_urls(links: RoomLinks, total: Figures, since: datetime, **filters
 
 
 def build_caller_tile(callers: CallerList) -> Tile:
-    """Return the tile of the callers."""
+    """Return the tile of the callers: their number, with and without a session."""
     return Tile(
         name="callers",
         value=figure(callers.total),

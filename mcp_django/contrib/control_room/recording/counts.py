@@ -125,7 +125,7 @@ UsageKey = tuple[str, str, str, str]
 
 
 class ProcessCounts:
-    """All counts of a process."""
+    """Counts of a process: calls by minute, and usage by caller and hour."""
 
     def __init__(self) -> None:
         self.calls: PeriodCounts[RollupKey] = PeriodCounts(MINUTE_SECONDS)

@@ -137,7 +137,7 @@ def check_form(request: HttpRequest) -> None:
 
 
 def json_response(status: int = 200, headers: Mapping[str, str] | None = None, **members: Any) -> HttpResponse:
-    """Return a JSON response."""
+    """Return a response whose JSON object has these members."""
     return JsonResponse(members, status=status, headers=dict(headers or {}))
 
 

@@ -26,7 +26,7 @@ class SuggestionInput(forms.TextInput):
         self.suggestions = suggestions
 
     def get_context(self, name: str, value: Any, attrs: Any) -> dict[str, Any]:
-        """Return the context with the suggestions."""
+        """Return the context, with a list of suggestions under an id that the input refers to."""
         context = super().get_context(name, value, attrs)
         list_id = f"{context['widget']['attrs'].get('id', name)}_list"
         context["widget"]["attrs"]["list"] = list_id

@@ -14,7 +14,7 @@ JSONObject = dict[str, Any]
 
 
 class SimulatedClient(NamedTuple):
-    """Client of a run."""
+    """Choices of the operator for the client of a run."""
 
     version: str = LATEST.version
     """Revision; sent as it is, also an unknown one."""

@@ -27,7 +27,7 @@ JSONObject = dict[str, Any]
 
 
 class WireMessage(NamedTuple):
-    """Message on the wire."""
+    """Message of a run, in either direction, with its time."""
 
     is_sent: bool
     """True for a message of the client."""

@@ -47,7 +47,7 @@ class RemoteCredential:
 
     @property
     def session_key(self) -> tuple[str, str]:
-        """Key of the sessions."""
+        """Key of the sessions with the remote server, which calls with this credential share."""
         return self.owner, self.digest
 
 

@@ -66,7 +66,7 @@ MAX_PROGRESS_CHARACTERS, MAX_LOGGER_CHARACTERS = 2000, 200
 
 
 class ForwardedRequest(NamedTuple):
-    """Request to forward."""
+    """Request to the remote server, with the conditions under which it may be sent again."""
 
     method: str
     params: Wire

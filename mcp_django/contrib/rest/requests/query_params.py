@@ -145,7 +145,7 @@ def _build_choice_schema(field: Any) -> Schema:
 
 
 def find_page_size_parameter(view: object) -> str | None:
-    """Return the query parameter for the page size, or None."""
+    """Return the query parameter that sets the size of a page; None if pages have a fixed size."""
     paginator = getattr(view, "paginator", None)
     name = getattr(paginator, "page_size_query_param", None) or getattr(paginator, "limit_query_param", None)
     return str(name) if name else None

@@ -29,7 +29,7 @@ RecordStep = Callable[[str, Any], Awaitable[None]]
 
 
 class TaskConversation(ReplayConversation):
-    """Conversation of one attempt."""
+    """Conversation of one attempt, which replays the stored answers of earlier attempts."""
 
     def __init__(
         self,

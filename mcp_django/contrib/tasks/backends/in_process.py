@@ -40,8 +40,6 @@ class RunningAttempt:
 
 
 class _LoopAttempts:
-    """The attempts of one loop."""
-
     def __init__(self) -> None:
         self.running: set[RunningAttempt] = set()
         self.waiting: deque[str] = deque()
