@@ -87,13 +87,14 @@ def build_operation_tool(
     parameters: ToolParameters,
     output: ToolOutput | None = None,
     atomic: AtomicDatabases = None,
+    tool_class: Callable[..., Tool] = Tool,
     **options: Any,
 ) -> Tool:
     """Build the tool of an operation; `call` has the parameters `context` and `arguments`.
 
     Raises DeclarationError for invalid options.
     """
-    tool = build_tool(_placeholder, name, **options)
+    tool = build_tool(_placeholder, name, tool_class=tool_class, **options)
     tool.parameters = parameters
     tool.output = output
     tool.handler = Handler(call, {"context": Context}, atomic=atomic)

@@ -1,8 +1,7 @@
 """`expose`: make tools of views of Django REST framework."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from functools import partial
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from mcp_django.contrib.http_tools.generic import OperationStyle, check_style, get_server_catalog
@@ -22,7 +21,14 @@ from mcp_django.contrib.rest.requests.preparation import Prepare, load_prepare
 from mcp_django.contrib.rest.tools import EXPOSED_ACTIONS, ExposedAction, ViewTool, ViewToolParameters
 from mcp_django.extensions.calls import Context, Server
 from mcp_django.extensions.errors import DeclarationError
-from mcp_django.extensions.primitives import Permission, Registry, check_option_names, combine_permissions, get_registry
+from mcp_django.extensions.primitives import (
+    Permission,
+    Registry,
+    Tool,
+    check_option_names,
+    combine_permissions,
+    get_registry,
+)
 from mcp_django.extensions.schemas import JSONMapping, JSONObject, call_in_default_language
 from mcp_django.types import Icon
 
@@ -134,7 +140,7 @@ def register_view(registry: Registry, view: object, options: ExposeOptions) -> N
         for action in chosen:
             name = _get_for_action(action, options.get("names"), None)
             name = name or _build_tool_name(action, options.get("prefix"))
-            build = functools.partial(_build_tool, action, options, compilation)
+            build = partial(_build_tool, action, options, compilation)
             source = f"{subject.name}.{action.name}"
             if options.get("style") == "generic":
                 _add_to_catalog(registry, build, action, source, name)
@@ -142,9 +148,7 @@ def register_view(registry: Registry, view: object, options: ExposeOptions) -> N
                 registry.add(build, source, name)
 
 
-def _add_to_catalog(
-    registry: Registry, build: Callable[[], ViewTool], action: ViewAction, source: str, name: str
-) -> None:
+def _add_to_catalog(registry: Registry, build: Callable[[], Tool], action: ViewAction, source: str, name: str) -> None:
     """Add the tool of an action to those that the generic tools of the server run."""
     with registry.collect_errors(source, (name,)):
         tool = call_in_default_language(build)
@@ -173,7 +177,7 @@ def _check_action_options(subject: ExposedView, options: ExposeOptions, chosen: 
                 raise DeclarationError(f"{subject.name}: {option} names {name!r}, which {why}")
 
 
-def _build_tool(action: ViewAction, options: ExposeOptions, compilation: PlanCompilation) -> ViewTool:
+def _build_tool(action: ViewAction, options: ExposeOptions, compilation: PlanCompilation) -> Tool:
     exposed = ExposedAction(
         action, _build_view_options(action, options), dict(options.get("kwargs") or {}), options.get("host")
     )
@@ -200,11 +204,13 @@ def _build_tool(action: ViewAction, options: ExposeOptions, compilation: PlanCom
         parameters=ViewToolParameters(exposed),
         description=description or _build_description(action),
         annotations=build_method_annotations(action.method, creates=action.key == "create"),
+        tool_class=partial(
+            ViewTool, exposed=exposed, compilation=compilation, has_own_description=description is not None
+        ),
         **tool_options,
     )
     tool.call_checks = exposed.build_call_checks()
-    parts = {field.name: getattr(tool, field.name) for field in fields(tool)}
-    return ViewTool(**parts, exposed=exposed, compilation=compilation, has_own_description=description is not None)
+    return tool
 
 
 def _build_view_options(action: ViewAction, options: ExposeOptions) -> ViewOptions:

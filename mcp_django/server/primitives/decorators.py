@@ -101,15 +101,21 @@ class ResourceOptions(PrimitiveOptions, total=False):
     check_exists: bool
 
 
-def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpack[ToolOptions]) -> Tool:
-    """Compile a function to a Tool. Raises DeclarationError."""
+def build_tool(
+    fn: Callable[..., Any],
+    name: str | None = None,
+    *,
+    tool_class: Callable[..., Tool] = Tool,
+    **options: Unpack[ToolOptions],
+) -> Tool:
+    """Compile a function to a tool of a class. Raises DeclarationError."""
     name = str(name or getattr(fn, "__name__", ""))
     check_name(name, describe_source(fn))
     documentation = describe_callable(fn)
     parameters = compile_parameters(fn, is_injected=is_injected, input_schema=options.get("input_schema"))
     output = compile_output(fn, output_schema=options.get("output_schema"), is_content=_is_content)
 
-    return Tool(
+    return tool_class(
         **build_common_options(fn, options, ToolOptions),
         name=name,
         description=_get_description(options, documentation.summary, name),
