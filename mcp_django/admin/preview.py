@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from mcp_django import wiring
 from mcp_django.auth.principal import ALL_SCOPES, DjangoPrincipal
 from mcp_django.models import StoredPrompt, StoredResource
+from mcp_django.protocol.display_text import truncate
 from mcp_django.protocol.errors import MCPError
 from mcp_django.providers.stored import build_prompt, build_resource
 from mcp_django.server.composition.provider import Provider
@@ -111,14 +112,14 @@ def _build_preview(result: dict[str, Any] | str, field: str, build_block: Any) -
     if field not in result:
         return Preview([], "", _("No preview: one of its resources requests input from the client."))
     raw = json.dumps(result, indent=2, ensure_ascii=False)
-    return Preview([build_block(one) for one in result[field]], _truncate(raw), "")
+    return Preview([build_block(one) for one in result[field]], truncate(raw, MAX_SHOWN_CHARS), "")
 
 
 def _build_message_block(message: dict[str, Any]) -> PreviewBlock:
     content, role = message["content"], message["role"]
     match content["type"]:
         case "text":
-            return PreviewBlock(role, _truncate(content["text"]))
+            return PreviewBlock(role, truncate(content["text"], MAX_SHOWN_CHARS))
         case "resource_link":
             label = _("link")  # outside of the f-string, where Babel finds it on each Python
             return PreviewBlock(f"{role}: {label}", f"{content['name']}\n{content['uri']}")
@@ -129,9 +130,5 @@ def _build_message_block(message: dict[str, Any]) -> PreviewBlock:
 def _build_contents_block(contents: dict[str, Any]) -> PreviewBlock:
     label = f"{contents['uri']} ({contents.get('mimeType', '?')})"
     if "text" in contents:
-        return PreviewBlock(label, _truncate(contents["text"]))
+        return PreviewBlock(label, truncate(contents["text"], MAX_SHOWN_CHARS))
     return PreviewBlock(label, _("%d bytes") % (len(contents["blob"].rstrip("=")) * 3 // 4))
-
-
-def _truncate(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"

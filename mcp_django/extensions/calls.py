@@ -2,6 +2,7 @@
 
 from mcp_django.logs.records import RateLimitedLogger
 from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.display_text import truncate
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.protocol.meta import PROGRESS_TOKEN
 from mcp_django.protocol.revisions import REVISIONS, Era, Revision
@@ -51,4 +52,5 @@ __all__ = [
     "sanitize_label",
     "sanitize_uri",
     "shorten_message",
+    "truncate",
 ]

@@ -34,7 +34,7 @@ def clean_line(text: str, max_characters: int | None = None) -> str:
 
     A longer text is truncated and ends with an ellipsis.
     """
-    return _truncate(" ".join(_remove_invisible(text).split()), max_characters)
+    return truncate(" ".join(_remove_invisible(text).split()), max_characters)
 
 
 def clean_text(text: str, max_characters: int | None = None) -> str:
@@ -42,7 +42,7 @@ def clean_text(text: str, max_characters: int | None = None) -> str:
 
     A longer text is truncated and ends with an ellipsis.
     """
-    return _truncate(clean_lines(text), max_characters)
+    return truncate(clean_lines(text), max_characters)
 
 
 def clean_lines(text: str, kept: str = "") -> str:
@@ -50,6 +50,16 @@ def clean_lines(text: str, kept: str = "") -> str:
     lines = text.expandtabs(4).splitlines() if "\t" in text else text.splitlines()
     cleaned = "\n".join(_remove_invisible(line, kept) for line in lines)
     return cleaned + "\n" if text.endswith(("\n", "\r")) else cleaned
+
+
+def truncate(text: str, max_characters: int | None) -> str:
+    """Return a text of at most this length; a longer one ends with an ellipsis.
+
+    None is no limit.
+    """
+    if max_characters is None or len(text) <= max_characters:
+        return text
+    return text[: max_characters - 1] + "…"
 
 
 def is_visible(text: str) -> bool:
@@ -118,9 +128,3 @@ def _is_part_of_glyph(char: str, before: list[str], after: str) -> bool:
     if unicodedata.combining(previous) == 9:
         return True
     return unicodedata.bidirectional(previous) == "AL" and after != "" and unicodedata.bidirectional(after) == "AL"
-
-
-def _truncate(text: str, max_characters: int | None) -> str:
-    if max_characters is None or len(text) <= max_characters:
-        return text
-    return text[: max_characters - 1].rstrip() + "…"

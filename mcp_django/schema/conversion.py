@@ -7,6 +7,7 @@ from pydantic import ConfigDict, ValidationError, with_config
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 from typing_extensions import TypedDict
 
+from mcp_django.protocol.display_text import truncate
 from mcp_django.schema.generation import CompiledType, SchemaGenerator, compile_type
 from mcp_django.schema.validation import messages
 from mcp_django.schema.validation.complexity import SchemaGraph
@@ -58,7 +59,7 @@ def build_converter(compiled: CompiledType) -> Converter:
         try:
             encoded = to_json(value)
         except (PydanticSerializationError, UnicodeError) as error:
-            raise ArgumentError(messages.truncate(f"not JSON: {error}")) from None
+            raise ArgumentError(truncate(f"not JSON: {error}", messages.MAX_PROBLEM_CHARACTERS)) from None
         return validate_json(encoded)
 
     return convert
@@ -95,7 +96,7 @@ def _describe_problem(detail: ErrorDetails, value: Any, noun: str) -> str:
         if isinstance(value_given, str | int | float):
             text = text if text.startswith(("must", "is ")) else f"is refused: {text}"
             text = f"{messages.format_value(value_given)} {text}"
-    return messages.truncate(f"{path}: {text}" if path else text)
+    return truncate(f"{path}: {text}" if path else text, messages.MAX_PROBLEM_CHARACTERS)
 
 
 def _path(loc: tuple[str | int, ...], value: Any) -> list[str | int]:

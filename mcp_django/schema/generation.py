@@ -14,6 +14,7 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaError, SchemaValidator, core_schema, to_jsonable_python
 
+from mcp_django.protocol.display_text import truncate
 from mcp_django.schema.annotations import AnnotationAdapter, inline_structs
 from mcp_django.schema.jsonable import call_in_default_language
 from mcp_django.schema.validation.validation import DeclarationError
@@ -24,6 +25,7 @@ Mode = Literal["validation", "serialization"]
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 MAX_EXACT_FLOAT = 2**53 - 1
 """Largest magnitude up to which a float with an integral value is certainly exact."""
+MAX_TYPE_NAME_CHARACTERS = 120
 
 _DECIMAL_IN = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)$"
 # No exponent: int(Decimal("1e999999999")) would take all memory.
@@ -158,7 +160,7 @@ def cache_by_type(compile_: Callable[[Any], T]) -> Callable[[Any], T]:
 def describe_type(annotation: Any) -> str:
     """Return a short name of a type for messages."""
     name = annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
-    return name if len(name) <= 120 else f"{name[:117]}..."
+    return truncate(name, MAX_TYPE_NAME_CHARACTERS)
 
 
 def _build_validator(schema: CoreSchema) -> SchemaValidator:

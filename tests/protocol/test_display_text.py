@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_django.protocol.display_text import clean_line, clean_text, escape_invisible, is_visible
+from mcp_django.protocol.display_text import clean_line, clean_text, escape_invisible, is_visible, truncate
 
 PERSIAN = "\u0645\u06cc\u200c\u062e\u0648\u0645"
 LINES = [
@@ -49,9 +49,12 @@ def test_a_text_keeps_its_lines_and_nothing_else_that_is_hidden() -> None:
 
 
 def test_a_long_text_is_truncated() -> None:
+    assert truncate("n" * 81, 80) == "n" * 79 + "…"
+    assert truncate("n" * 80, 80) == "n" * 80
+    assert truncate("n" * 200, None) == "n" * 200
+    assert truncate("one two", 5) == "one …"
     assert clean_line("n" * 200, 80) == "n" * 79 + "…"
     assert clean_text("ab\ncdef", 5) == "ab\nc…"
-    assert clean_line("n" * 80, 80) == "n" * 80
 
 
 def test_a_log_shows_hidden_characters_as_escapes() -> None:

@@ -23,7 +23,7 @@ from mcp_django.client.errors import CallError, ClientError
 from mcp_django.client.transports.process_output import ServerEnded, ServerUnresponsive
 from mcp_django.conf.clients import ClientSettings
 from mcp_django.models import ClientHealth
-from mcp_django.protocol.display_text import clean_line
+from mcp_django.protocol.display_text import clean_line, truncate
 from mcp_django.protocol.log_text import get_logger
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def describe_error(error: BaseException, settings: ClientSettings | None) -> str
     if not isinstance(error, ClientError | OSError | TimeoutError):
         return "Unexpected error; see the log"
     text = _remove_secrets(" ".join(str(error).split()), settings)
-    return text if len(text) <= MAX_ERROR_LENGTH else text[: MAX_ERROR_LENGTH - 1] + "…"
+    return truncate(text, MAX_ERROR_LENGTH)
 
 
 def describe_stderr(error: BaseException, settings: ClientSettings) -> str:

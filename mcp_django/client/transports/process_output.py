@@ -6,7 +6,7 @@ from typing import Final
 
 from mcp_django.aio.clock import monotonic
 from mcp_django.client.errors import ClientConnectionError
-from mcp_django.protocol.display_text import escape_invisible
+from mcp_django.protocol.display_text import escape_invisible, truncate
 from mcp_django.protocol.log_text import get_logger
 
 OUTPUT_BUFFER_BYTES: Final = 128 * 1024
@@ -126,9 +126,7 @@ class StderrTail:
             self._omitted_count += 1
             return
         self._logged_count += 1
-        logger.info(
-            "%s: %s", self._name, line if len(line) <= MAX_LOGGED_LINE_LENGTH else f"{line[:MAX_LOGGED_LINE_LENGTH]}…"
-        )
+        logger.info("%s: %s", self._name, truncate(line, MAX_LOGGED_LINE_LENGTH))
 
     def _log_omitted_count(self) -> None:
         if self._omitted_count:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mcp_django.extensions.calls import truncate
 from mcp_django.extensions.schemas import list_types, strip_null
 
 LOOKUP_PATTERN = re.compile(r"(.+?)(__[A-Za-z0-9_]+|\[[^\[\]]*\])")
@@ -39,7 +40,7 @@ def describe_filters(filters: Mapping[str, Schema]) -> str:
     text = "\n".join(detailed)
     if len(text) > MAX_DESCRIPTION_CHARACTERS:
         text = "\n".join(short)
-    return text if len(text) <= MAX_DESCRIPTION_CHARACTERS else f"{text[: MAX_DESCRIPTION_CHARACTERS - 1]}…"
+    return truncate(text, MAX_DESCRIPTION_CHARACTERS)
 
 
 def describe_type(schema: Schema) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from mcp_django.extensions.calls import truncate
 from mcp_django.extensions.primitives import Tool, ToolOutput
 
 MAX_SUMMARY_CHARACTERS = 160
@@ -51,7 +52,7 @@ class CatalogEntry:
     def summary(self) -> str:
         """Title, or the beginning of the description."""
         text = str(self.tool.title or self.tool.description or "").strip().partition("\n")[0]
-        return text if len(text) <= MAX_SUMMARY_CHARACTERS else f"{text[: MAX_SUMMARY_CHARACTERS - 1]}…"
+        return truncate(text, MAX_SUMMARY_CHARACTERS)
 
     @cached_property
     def points(self) -> Mapping[str, int]:

@@ -10,7 +10,7 @@ from mcp_django.contrib.http_tools.tools import OperationOutput, Schema, wrap_sc
 from mcp_django.contrib.openapi.document.operations import OpenAPIOperation
 from mcp_django.contrib.openapi.document.references import References
 from mcp_django.contrib.openapi.document.schemas import build_checked_schema
-from mcp_django.extensions.calls import get_logger, jsonrpc
+from mcp_django.extensions.calls import get_logger, jsonrpc, truncate
 from mcp_django.extensions.errors import DeclarationError, ToolError
 from mcp_django.extensions.http_client import parse_content_type
 from mcp_django.extensions.primitives import ToolResult, build_contents
@@ -165,4 +165,4 @@ def _extract_error_text(reply: OperationReply) -> str:
 def _shorten(text: str) -> str:
     lines = [line.rstrip() for line in clean_text(text).strip().splitlines() if line.strip()]
     text = "\n".join([*lines[:MAX_ERROR_LINES], "…"] if len(lines) > MAX_ERROR_LINES else lines)
-    return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[: MAX_ERROR_CHARACTERS - 1]}…"
+    return truncate(text, MAX_ERROR_CHARACTERS)

@@ -21,7 +21,7 @@ from mcp_django.contrib.openapi.responses import (
     build_resource_contents,
     build_tool_result,
 )
-from mcp_django.extensions.calls import Context
+from mcp_django.extensions.calls import Context, truncate
 from mcp_django.extensions.errors import DeclarationError, ToolError
 from mcp_django.extensions.primitives import (
     NAME_PATTERN,
@@ -232,7 +232,7 @@ class OperationBuilder:
         text = text.strip() or str(self.operation)
         if self.operation.is_deprecated:
             text = f"Deprecated. {text}"
-        return text if len(text) <= MAX_DESCRIPTION_CHARACTERS else f"{text[: MAX_DESCRIPTION_CHARACTERS - 1]}…"
+        return truncate(text, MAX_DESCRIPTION_CHARACTERS)
 
     @property
     def annotations(self) -> ToolAnnotations:

@@ -11,7 +11,7 @@ from rest_framework.settings import api_settings
 
 from mcp_django.contrib.http_tools.bodies import BINARY_MEDIA_TYPE, is_json
 from mcp_django.contrib.http_tools.replies import STATUS_META_KEY, OperationReply, get_phrase, read_reply
-from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.calls import jsonrpc, truncate
 from mcp_django.extensions.primitives import ToolResult
 from mcp_django.types import BlobResourceContents, EmbeddedResource, TextContent
 
@@ -81,7 +81,7 @@ def _format_error(status: int, data: object, retry_after: str) -> str:
     text = "\n".join(lines) or f"{status} {get_phrase(status, '')}".rstrip()
     if retry_after and retry_after not in text:
         text = f"{text}\nTry again in {retry_after} seconds."
-    return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[: MAX_ERROR_CHARACTERS - 1]}…"
+    return truncate(text, MAX_ERROR_CHARACTERS)
 
 
 def _iter_lines(data: object, path: str) -> Iterator[str]:

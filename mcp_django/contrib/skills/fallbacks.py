@@ -5,7 +5,7 @@ from typing import Any
 
 from mcp_django.contrib.skills.manifests import ServedSkill, collect_local_skills, collect_skills
 from mcp_django.extensions import Call
-from mcp_django.extensions.calls import Context, get_logger
+from mcp_django.extensions.calls import Context, get_logger, truncate
 from mcp_django.extensions.errors import ResourceNotFound, ToolError
 from mcp_django.extensions.primitives import (
     Handler,
@@ -47,7 +47,7 @@ async def build_instructions(call: Call) -> str | None:
 
 def _summarize(skill: ServedSkill) -> str:
     text = " ".join(skill.manifest.description.split()).rstrip(".")
-    return text if len(text) <= MAX_SUMMARY_CHARACTERS else f"{text[: MAX_SUMMARY_CHARACTERS - 1]}…"
+    return truncate(text, MAX_SUMMARY_CHARACTERS)
 
 
 class SkillFallbacks(Provider):

@@ -11,10 +11,12 @@ from typing import Any
 from jsonschema_rs import ValidationError
 from jsonschema_rs import ValidationErrorKind as Kind
 
-MAX_PROBLEM_LENGTH = 200
-"""Maximum length of the text for one problem, in characters."""
+from mcp_django.protocol.display_text import truncate
+
+MAX_PROBLEM_CHARACTERS = 200
+"""Maximum length of the text for one problem."""
 _ABSENCE_KINDS = (Kind.Required, Kind.MinItems, Kind.MinProperties, Kind.Contains)
-_MAX_ECHO_LENGTH = 60
+MAX_ECHO_CHARACTERS = 60
 _MAX_CHOICES = 12
 _NAMES = {"null": "null", "array": "a list", "object": "an object", "string": "a string", "number": "a number"}
 _NAMES |= {"integer": "an integer", "boolean": "true or false"}
@@ -29,7 +31,7 @@ def describe_error(
     `cut`, so missing parts there are ignored.
     """
     for path, text in _describe_rules(error, schema, noun, cut_paths):
-        yield truncate(f"{path}: {text}" if path else text)
+        yield truncate(f"{path}: {text}" if path else text, MAX_PROBLEM_CHARACTERS)
 
 
 def format_path(path: Sequence[str | int]) -> str:
@@ -47,30 +49,25 @@ def format_value(value: Any) -> str:
     """Format a value as JSON, shortened."""
     if isinstance(value, str):
         # Shorten first, because quoting a long text takes time that the caller controls.
-        value = value if len(value) <= _MAX_ECHO_LENGTH else f"{value[:_MAX_ECHO_LENGTH]}..."
+        value = truncate(value, MAX_ECHO_CHARACTERS)
     elif isinstance(value, list | dict):
         return "the list" if isinstance(value, list) else "the object"
     elif isinstance(value, int) and value.bit_length() > 1000:
         # Python refuses to format integers of several thousand digits.
         return "the integer"
-    return truncate(json.dumps(value, ensure_ascii=False, default=str), _MAX_ECHO_LENGTH + 5)
-
-
-def truncate(text: str, limit: int = MAX_PROBLEM_LENGTH) -> str:
-    """Truncate a text to `limit` characters."""
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+    return truncate(json.dumps(value, ensure_ascii=False, default=str), MAX_ECHO_CHARACTERS + 2)  # with the quotes
 
 
 def describe_unknown(name: str, known: Iterable[str], noun: str) -> str:
     """Describe an unknown name, with the most similar known name."""
-    name = truncate(name, _MAX_ECHO_LENGTH)
+    name = truncate(name, MAX_ECHO_CHARACTERS)
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"unknown {noun} '{name}'" + (f"; did you mean '{close[0]}'?" if close else "")
 
 
 def describe_missing(name: str, noun: str) -> str:
     """Describe a missing required name."""
-    return f"missing {noun} '{truncate(name, _MAX_ECHO_LENGTH)}'"
+    return f"missing {noun} '{truncate(name, MAX_ECHO_CHARACTERS)}'"
 
 
 def format_choices(values: Sequence[Any]) -> str:
@@ -101,9 +98,9 @@ def _describe_rules(
         case Kind.AnyOf() | Kind.OneOfNotValid():
             yield from _describe_alternatives(error, schema, noun, cut_paths, whole)
         case Kind.PropertyNames():
-            yield whole, f"a key breaks its rule: {truncate(kind.error.message)}"
+            yield whole, f"a key breaks its rule: {truncate(kind.error.message, MAX_PROBLEM_CHARACTERS)}"
         case _:
-            yield whole, _describe_simple_rule(kind, value) or truncate(error.message)
+            yield whole, _describe_simple_rule(kind, value) or truncate(error.message, MAX_PROBLEM_CHARACTERS)
 
 
 def _describe_alternatives(

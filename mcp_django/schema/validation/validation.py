@@ -18,6 +18,7 @@ from typing import Any
 
 import jsonschema_rs
 
+from mcp_django.protocol.display_text import truncate
 from mcp_django.schema.validation import messages
 from mcp_django.schema.validation.complexity import SchemaGraph
 from mcp_django.schema.validation.truncation import truncate_value
@@ -134,7 +135,7 @@ class SchemaChecker:
         if isinstance(value, dict):
             for name, item in value.items():
                 if name in truncated and not self.is_valid({**truncated, name: item}):
-                    return f"{messages.truncate(name, 60)}: breaks its schema {_BEYOND_EXCERPT}"
+                    return f"{truncate(name, messages.MAX_ECHO_CHARACTERS)}: breaks its schema {_BEYOND_EXCERPT}"
         return f"a large {noun} breaks the schema {_BEYOND_EXCERPT}"
 
 

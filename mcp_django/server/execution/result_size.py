@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mcp_django.protocol.display_text import truncate
 from mcp_django.protocol.errors import InternalError
 from mcp_django.protocol.jsonrpc import JSONObject
 from mcp_django.server.calls.call import Call
@@ -37,7 +38,7 @@ def shorten_message(message: str, size: int, limit: int) -> str:
 
     `size` is its number of bytes.
     """
-    text = message if len(message) <= MAX_ERROR_CHARACTERS else f"{message[:MAX_ERROR_CHARACTERS]}…"
+    text = truncate(message, MAX_ERROR_CHARACTERS)
     return f"{text} (shortened: the error has {size} bytes, at most {limit} are allowed)"
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.content import TextContent
+from mcp_django.protocol.display_text import truncate
 from mcp_django.protocol.errors import ToolError
 from mcp_django.protocol.log_text import get_logger
 from mcp_django.schema import to_json
@@ -102,7 +103,7 @@ def _format_message(piece: object) -> str:
             piece = jsonrpc.dumps(to_json(piece)).decode()
         except TypeError:
             return type(piece).__name__  # for example an image
-    return piece if len(piece) <= MAX_MESSAGE_CHARACTERS else f"{piece[: MAX_MESSAGE_CHARACTERS - 1]}…"
+    return truncate(piece, MAX_MESSAGE_CHARACTERS)
 
 
 class _PieceIterator:

@@ -14,7 +14,7 @@ from typing import Any
 
 from mcp_django.contrib.http_tools.tools import DESCRIPTIVE_KEYWORDS, Schema, move_exclusive_limits
 from mcp_django.contrib.openapi.document.references import References
-from mcp_django.extensions.calls import jsonrpc
+from mcp_django.extensions.calls import jsonrpc, truncate
 from mcp_django.extensions.errors import DeclarationError
 from mcp_django.extensions.schemas import SchemaChecker, check_schema, make_nullable
 
@@ -155,8 +155,8 @@ class OpenAPISchemas:
         translated: Schema = {
             key: schema[key] for key, fits in _COMMON_KEYWORDS.items() if key in schema and fits(schema[key])
         }
-        if "description" in translated and len(translated["description"]) > MAX_DESCRIPTION_CHARACTERS:
-            translated["description"] = translated["description"][: MAX_DESCRIPTION_CHARACTERS - 1] + "…"
+        if "description" in translated:
+            translated["description"] = truncate(translated["description"], MAX_DESCRIPTION_CHARACTERS)
         if isinstance(schema.get("examples"), list):
             translated["examples"] = schema["examples"]
         elif "example" in schema:
