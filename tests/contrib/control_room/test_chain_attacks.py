@@ -284,10 +284,11 @@ WRITERS: dict[str, RowWriter] = {}
 
 @pytest.fixture
 def anchored(change: Callable[..., None], tmp_path: Path) -> Iterator[Path]:
-    """The file to which the writers of two processes have appended."""
+    """The file to which the writers of two processes have appended, one after the other."""
     path = tmp_path / "anchor.jsonl"
     change(CALLS="all", CHAIN=True, ANCHOR=str(path))
-    WRITERS.update((process, write(process, "565")) for process in ("one", "two"))
+    now = timezone.now().timestamp()
+    WRITERS.update((process, write(process, "565", at=now - age)) for process, age in (("one", 60), ("two", 30)))
     yield path
     WRITERS.clear()
 
