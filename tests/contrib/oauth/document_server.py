@@ -1,7 +1,7 @@
 """A TLS server on loopback that serves metadata documents, and a fetcher for which its hosts are on the internet.
 
-What is replaced is the way there: the resolver, which gives a public address, and below TLS the connection, which goes
-to this server instead. The name in the certificate, the checks of addresses, the limits: all as in production.
+The tests replace the resolver, which gives a public address, and below TLS the connection, which goes to this server.
+ The name in the certificate, the checks of addresses, the limits: all as in production.
 """
 
 import asyncio
@@ -53,19 +53,19 @@ def certificate(path: Path, *hosts: str) -> Path:
 
 def response(body: bytes, kind: str = "application/json", status: str = "200 OK", **headers: str) -> bytes:
     """A whole HTTP response."""
-    told = {"content-type": kind, "content-length": str(len(body)), **headers}
-    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in told.items())
+    fields = {"content-type": kind, "content-length": str(len(body)), **headers}
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in fields.items())
     return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body
 
 
 def document(url: str, **members: Any) -> bytes:
     """A response with a valid document."""
-    said = {"client_id": url, "client_name": "A client", "redirect_uris": ["https://client.example/cb"], **members}
-    return response(orjson.dumps({name: value for name, value in said.items() if value is not ...}))
+    values = {"client_id": url, "client_name": "A client", "redirect_uris": ["https://client.example/cb"], **members}
+    return response(orjson.dumps({name: value for name, value in values.items() if value is not ...}))
 
 
 class _LoopbackTransport(httpx.AsyncHTTPTransport):
-    """Sends each request to the document server, whatever its address."""
+    """A transport that sends each request to the document server."""
 
     def __init__(self, server: "DocumentServer") -> None:
         super().__init__(verify=server.trusted, trust_env=False)

@@ -35,7 +35,7 @@ def grant() -> Any:
     return toolkit_compat.get_grant_model().objects.get()
 
 
-def test_the_page_says_who_asks_for_what_and_where_the_user_is_sent(browser: Client) -> None:
+def test_the_page_shows_the_client_the_scopes_and_the_redirect_target(browser: Client) -> None:
     page = browser.get(authorization_path(make_client()))
     shown = text(page)
     assert page.status_code == 200
@@ -52,19 +52,19 @@ def test_the_page_says_who_asks_for_what_and_where_the_user_is_sent(browser: Cli
     assert "Any program on this computer" not in shown
 
 
-def test_a_client_with_a_document_is_shown_with_the_host_that_it_comes_from(browser: Client) -> None:
+def test_a_client_with_a_document_is_shown_with_the_host_of_the_document(browser: Client) -> None:
     shown = text(browser.get(authorization_path(make_client(source=Source.DOCUMENT))))
     assert "Verified: client.example" in shown
     assert "Not verified" not in shown
 
 
-def test_a_client_on_this_computer_is_warned_of(browser: Client) -> None:
+def test_the_page_warns_of_a_client_on_this_computer(browser: Client) -> None:
     shown = text(browser.get(authorization_path(make_client(LOOPBACK), redirect_uri="http://localhost:33418/callback")))
     assert "localhost:33418 , a program on this computer" in shown
     assert "Any program on this computer could have sent you here" in shown
 
 
-def test_an_app_is_warned_of(browser: Client) -> None:
+def test_the_page_warns_of_an_app(browser: Client) -> None:
     uri = "cursor://anysphere.cursor-mcp/oauth/callback"
     page = browser.get(authorization_path(make_client(uri), redirect_uri=uri))
     assert "application on this computer that opens cursor: links" in text(page)
@@ -84,45 +84,43 @@ def test_the_page_may_not_be_framed_or_stored(browser: Client) -> None:
     assert "<script" not in page.content.decode()
 
 
-def test_what_a_client_calls_itself_is_text(browser: Client) -> None:
+def test_the_name_of_a_client_is_escaped(browser: Client) -> None:
     page = browser.get(authorization_path(make_client(name='<script>alert(1)</script>"\u202eevil')))
     assert b"<script>" not in page.content
     assert "\u202e" not in page.content.decode()
 
 
-def test_who_allows_sends_the_client_a_code_with_the_issuer_and_the_state(browser: Client) -> None:
+def test_consent_redirects_with_a_code_the_issuer_and_the_state(browser: Client) -> None:
     answer = browser.post(authorization_path(make_client()), {"allow": "1", "granted": list(SCOPES)})
-    said = read_redirect(answer)
-    assert set(said) == {"code", "state", "iss"}
-    assert (said["state"], said["iss"]) == ("st-1", ISSUER)
+    query = read_redirect(answer)
+    assert set(query) == {"code", "state", "iss"}
+    assert (query["state"], query["iss"]) == ("st-1", ISSUER)
     assert set(grant().scope.split()) == set(SCOPES)
     assert grant().resource == [MCP]
     assert answer["Cache-Control"] == "no-store"
 
 
-def test_who_cancels_sends_the_client_an_error_with_the_issuer_and_the_state(
-    browser: Client, subtests: pytest.Subtests
-) -> None:
+def test_refusal_redirects_with_an_error_the_issuer_and_the_state(browser: Client, subtests: pytest.Subtests) -> None:
     for form in ({}, {"cancel": "1", "granted": list(SCOPES)}, {"allow": ""}):
         with subtests.test(form=form), rolled_back():
-            said = read_redirect(browser.post(authorization_path(make_client()), form))
-            assert (said["error"], said["state"], said["iss"]) == ("access_denied", "st-1", ISSUER)
+            query = read_redirect(browser.post(authorization_path(make_client()), form))
+            assert (query["error"], query["state"], query["iss"]) == ("access_denied", "st-1", ISSUER)
             assert not Consent.objects.exists()
 
 
-def test_a_scope_whose_tick_is_taken_away_is_not_given(browser: Client) -> None:
+def test_an_unticked_scope_is_not_granted(browser: Client) -> None:
     read_redirect(browser.post(authorization_path(make_client()), {"allow": "1", "granted": ["airports:read"]}))
     assert grant().scope == "airports:read"
     assert Consent.objects.get().scopes == ["airports:read"]
 
 
-def test_ticking_more_than_was_offered_has_no_effect(browser: Client) -> None:
+def test_a_ticked_scope_that_was_not_offered_is_not_granted(browser: Client) -> None:
     asked = authorization_path(make_client(), scope="airports:read")
     read_redirect(browser.post(asked, {"allow": "1", "granted": ["airports:read", "airports:write", "admin", "\0"]}))
     assert grant().scope == "airports:read"
 
 
-def test_who_takes_all_ticks_away_is_asked_again(browser: Client, subtests: pytest.Subtests) -> None:
+def test_a_form_without_ticked_scopes_is_shown_again(browser: Client, subtests: pytest.Subtests) -> None:
     for granted in ([], ["admin"], [""]):
         with subtests.test(granted=granted), rolled_back():
             page = browser.post(authorization_path(make_client()), {"allow": "1", "granted": granted})
@@ -132,12 +130,12 @@ def test_who_takes_all_ticks_away_is_asked_again(browser: Client, subtests: pyte
             assert not toolkit_compat.get_grant_model().objects.exists()
 
 
-def test_scopes_that_there_are_not_are_left_out(browser: Client) -> None:
+def test_unknown_scopes_are_left_out(browser: Client) -> None:
     page = browser.get(authorization_path(make_client(), scope="airports:read openid whatever"))
     assert re.findall(r'name="granted" value="([^"]+)"', page.content.decode()) == ["airports:read"]
 
 
-def test_a_decision_that_another_site_posts_is_refused(ada: User) -> None:
+def test_a_decision_posted_by_another_site_is_refused(ada: User) -> None:
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(ada)
     answer = browser.post(authorization_path(make_client()), {"allow": "1", "granted": list(SCOPES)})
@@ -145,7 +143,7 @@ def test_a_decision_that_another_site_posts_is_refused(ada: User) -> None:
     assert not toolkit_compat.get_grant_model().objects.exists()
 
 
-def test_the_page_protects_itself_where_the_project_has_no_such_middleware(ada: User, settings: Settings) -> None:
+def test_the_page_checks_csrf_tokens_without_the_middleware(ada: User, settings: Settings) -> None:
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if "csrf" not in name]
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(ada)
@@ -168,7 +166,7 @@ def test_fields_of_the_form_do_not_change_the_redirect(browser: Client, subtests
             assert "Location" not in answer
 
 
-def test_what_a_redirect_uri_has_in_its_query_is_kept(browser: Client) -> None:
+def test_the_query_of_a_redirect_uri_is_kept(browser: Client) -> None:
     uri = f"{WEB}?tenant=a%20b&iss=https://evil.example&x"
     answer = browser.post(
         authorization_path(make_client(uri), redirect_uri=uri), {"allow": "1", "granted": list(SCOPES)}
@@ -177,7 +175,7 @@ def test_what_a_redirect_uri_has_in_its_query_is_kept(browser: Client) -> None:
     assert read_redirect(answer)["iss"] == ISSUER
 
 
-def test_an_answer_to_an_app_opens_the_app(browser: Client) -> None:
+def test_a_redirect_uri_may_have_a_private_scheme(browser: Client) -> None:
     uri = "cursor://anysphere.cursor-mcp/oauth/callback"
     answer = browser.post(
         authorization_path(make_client(uri), redirect_uri=uri), {"allow": "1", "granted": list(SCOPES)}

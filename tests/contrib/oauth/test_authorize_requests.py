@@ -1,4 +1,4 @@
-"""Authorization requests that are not in order: what the client is told, and what nobody is told but the user."""
+"""Invalid authorization requests: errors for the client, and errors for the user alone."""
 
 from typing import Any
 
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.django_db
 YES = {"allow": "1", "granted": list(SCOPES)}
 
 
-def refused(response: Any) -> bool:
-    """Is it a page that sends nobody anywhere?"""
+def is_refused_without_redirect(response: Any) -> bool:
+    """Return True for an error page that redirects nowhere."""
     return response.status_code == 400 and "Location" not in response and b"Nothing was allowed" in response.content
 
 
@@ -67,21 +67,21 @@ DOUBTFUL: list[Any] = [
 ]
 
 
-def test_a_request_of_a_doubtful_client_is_not_redirected(browser: Client, subtests: pytest.Subtests) -> None:
+def test_a_request_of_an_invalid_client_is_not_redirected(browser: Client, subtests: pytest.Subtests) -> None:
     for changes in DOUBTFUL:
         for form in (None, {"allow": "1", "granted": list(SCOPES)}, {"cancel": "1"}):
             with subtests.test(changes=changes, form=form), rolled_back():
                 asked = authorization_path(make_client(), **changes)
                 answer = browser.get(asked) if form is None else browser.post(asked, form)
-                assert refused(answer)
+                assert is_refused_without_redirect(answer)
                 assert "frame-ancestors 'none'" in answer["Content-Security-Policy"]
                 assert not toolkit_compat.get_grant_model().objects.exists()
 
 
-def test_an_odd_encoding_is_refused_like_any_other_damage(browser: Client) -> None:
+def test_an_invalid_encoding_is_refused(browser: Client) -> None:
     known = f"client_id={make_client().client_id}&redirect_uri=https%3A%2F%2Fclient.example%2Fcb"
     for query in ("client_id=%zz", "client_id=%ff%fe", "%", "&&&=", "client_id=%ED%A0%80", f"{known}&state=%00", ""):
-        assert refused(browser.get(f"/o/authorize/?{query}")), query
+        assert is_refused_without_redirect(browser.get(f"/o/authorize/?{query}")), query
     for query in ("state=%zz&response_type=%ff", "%zz=%zz", "scope=%F0%9F%98%80&response_type=code"):
         assert read_redirect(browser.get(f"/o/authorize/?{known}&{query}"))["iss"] == ISSUER
 
@@ -106,26 +106,26 @@ MISTAKES: list[tuple[Any, tuple[str, ...]]] = [
 ]
 
 
-def test_a_known_client_is_told_what_is_wrong(browser: Client, subtests: pytest.Subtests) -> None:
+def test_errors_of_a_known_client_are_redirected_to_it(browser: Client, subtests: pytest.Subtests) -> None:
     for changes, error in MISTAKES:
         for posted in (False, True):
             with subtests.test(changes=changes, posted=posted), rolled_back():
                 asked = authorization_path(make_client(), **changes)
                 answer = browser.post(asked, YES) if posted else browser.get(asked)
-                said = read_redirect(answer)
-                assert said["error"] in error
-                assert (said["state"], said["iss"]) == ("st-1", ISSUER)
-                assert "code" not in said
+                query = read_redirect(answer)
+                assert query["error"] in error
+                assert (query["state"], query["iss"]) == ("st-1", ISSUER)
+                assert "code" not in query
                 assert not toolkit_compat.get_grant_model().objects.exists()
 
 
-def test_no_state_is_invented(browser: Client) -> None:
+def test_an_error_without_a_state_has_none(browser: Client) -> None:
     assert "state" not in read_redirect(browser.post(authorization_path(make_client(), state=None), {"cancel": "1"}))
-    said = read_redirect(browser.post(authorization_path(make_client(name="B"), state="a&b=c%20 ü+"), {"cancel": "1"}))
-    assert said["state"] == "a&b=c%20 ü+"
+    query = read_redirect(browser.post(authorization_path(make_client(name="B"), state="a&b=c%20 ü+"), {"cancel": "1"}))
+    assert query["state"] == "a&b=c%20 ü+"
 
 
-def test_the_port_of_a_loopback_redirect_is_one(browser: Client, subtests: pytest.Subtests) -> None:
+def test_an_invalid_port_of_a_loopback_redirect_is_refused(browser: Client, subtests: pytest.Subtests) -> None:
     for port in ("99999", "", "x", "1;script-src%20*", "-1"):
         with subtests.test(port=port), rolled_back():
             answer = browser.get(
@@ -135,7 +135,7 @@ def test_the_port_of_a_loopback_redirect_is_one(browser: Client, subtests: pytes
             assert "script-src" not in answer["Content-Security-Policy"]
 
 
-def test_the_port_on_this_computer_is_free(browser: Client, subtests: pytest.Subtests) -> None:
+def test_a_loopback_redirect_may_have_any_port(browser: Client, subtests: pytest.Subtests) -> None:
     for uri in ("http://localhost:1/callback", "http://localhost:65535/callback", LOOPBACK):
         with subtests.test(uri=uri), rolled_back():
             answer = browser.post(authorization_path(make_client(LOOPBACK), redirect_uri=uri), YES)
@@ -143,20 +143,20 @@ def test_the_port_on_this_computer_is_free(browser: Client, subtests: pytest.Sub
             assert toolkit_compat.get_grant_model().objects.get().redirect_uri == uri
 
 
-def test_a_resource_may_be_written_in_several_ways_and_twice(browser: Client) -> None:
+def test_a_resource_may_be_spelled_in_several_ways_and_repeated(browser: Client) -> None:
     asked = authorization_path(make_client(), resource=["HTTPS://TestServer/mcp/", MCP])
     read_redirect(browser.post(asked, YES))
     assert toolkit_compat.get_grant_model().objects.get().resource == [MCP]
 
 
-def test_the_one_resource_need_not_be_named(browser: Client, subtests: pytest.Subtests) -> None:
+def test_the_only_resource_is_the_default(browser: Client, subtests: pytest.Subtests) -> None:
     for resource in (None, ""):
         with subtests.test(resource=resource), rolled_back():
             read_redirect(browser.post(authorization_path(make_client(), resource=resource), YES))
             assert toolkit_compat.get_grant_model().objects.get().resource == [MCP]
 
 
-def test_a_scope_that_is_kept_for_other_groups_is_not_offered(browser: Client) -> None:
+def test_a_scope_reserved_for_other_groups_is_not_offered(browser: Client) -> None:
     ScopeGrant.objects.create(scope="airports:write", groups=["pilots"])
     application = make_client()
     page = browser.get(authorization_path(application))
@@ -166,25 +166,25 @@ def test_a_scope_that_is_kept_for_other_groups_is_not_offered(browser: Client) -
     assert toolkit_compat.get_grant_model().objects.get().scope == "airports:read"
 
 
-def test_a_scope_that_is_kept_for_other_clients_is_not_offered(browser: Client) -> None:
+def test_a_scope_reserved_for_other_clients_is_not_offered(browser: Client) -> None:
     ScopeGrant.objects.create(scope="airports:write", clients=["https://claude.ai/*"])
     assert b'value="airports:write"' not in browser.get(authorization_path(make_client())).content
 
 
-def test_who_has_none_of_the_scopes_to_give_is_not_asked(browser: Client) -> None:
+def test_a_user_who_holds_none_of_the_scopes_is_not_asked(browser: Client) -> None:
     ScopeGrant.objects.create(scope="airports:write", groups=["pilots"])
-    said = read_redirect(browser.get(authorization_path(make_client(), scope="airports:write")))
-    assert said["error"] == "invalid_scope"
+    query = read_redirect(browser.get(authorization_path(make_client(), scope="airports:write")))
+    assert query["error"] == "invalid_scope"
 
 
-def test_a_client_gets_only_what_it_may_have(browser: Client) -> None:
+def test_a_client_gets_only_its_permitted_scopes(browser: Client) -> None:
     page = browser.get(authorization_path(make_client(allowed_scopes=["airports:read"])))
     assert b'value="airports:write"' not in page.content
 
 
-def test_a_scheme_that_is_not_allowed_any_more_leads_nowhere(browser: Client, settings: Settings) -> None:
+def test_a_scheme_that_is_no_longer_allowed_is_not_redirected_to(browser: Client, settings: Settings) -> None:
     uri = "zed://callback/x"
-    assert refused(browser.post(authorization_path(make_client(uri), redirect_uri=uri), YES))
+    assert is_refused_without_redirect(browser.post(authorization_path(make_client(uri), redirect_uri=uri), YES))
 
 
 def test_other_methods_are_refused(browser: Client, subtests: pytest.Subtests) -> None:
@@ -196,8 +196,8 @@ def test_other_methods_are_refused(browser: Client, subtests: pytest.Subtests) -
 def test_a_client_that_an_operator_blocked_is_unknown(browser: Client) -> None:
     application = make_client()
     ClientProfile.objects.update(blocked=True)
-    assert refused(browser.get(authorization_path(application)))
-    assert refused(browser.post(authorization_path(application), YES))
+    assert is_refused_without_redirect(browser.get(authorization_path(application)))
+    assert is_refused_without_redirect(browser.post(authorization_path(application), YES))
 
 
 def test_a_client_that_asks_for_nothing_gets_the_required_scopes(
@@ -213,7 +213,7 @@ def test_a_client_that_asks_for_nothing_gets_the_required_scopes(
             assert toolkit_compat.get_grant_model().objects.get().scope == "airports:read"
 
 
-def test_what_a_scope_includes_is_said_however_many_steps_away(browser: Client, settings: Settings) -> None:
+def test_the_page_lists_indirectly_included_scopes(browser: Client, settings: Settings) -> None:
     scopes = settings.MCP["SCOPES"] | {"airports:admin": "Run airports"}
     implies = {"airports:admin": ["airports:write"], "airports:write": ["airports:read"]}
     settings.MCP = settings.MCP | {"SCOPES": scopes, "SCOPE_IMPLIES": implies}

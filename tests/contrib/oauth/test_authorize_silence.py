@@ -1,4 +1,4 @@
-"""Who is asked, who has to log in first, and what a client can do about it: nothing."""
+"""Requests that need no consent or a login first, and that no client can change that."""
 
 from datetime import timedelta
 from typing import Any
@@ -34,33 +34,33 @@ YES = {"allow": "1", "granted": list(SCOPES)}
 
 
 def is_page(response: Any) -> bool:
-    """Is the user asked?"""
+    """Return True if the response asks the user."""
     return response.status_code == 200 and b'name="allow"' in response.content
 
 
 @pytest.fixture
 def allowed(browser: Client) -> Any:
-    """A client that the user has said yes to."""
+    """A client with a consent of the user."""
     application = make_client(source=Source.DOCUMENT)
     read_redirect(browser.post(authorization_path(application), YES))
     return application
 
 
-def test_who_said_yes_is_not_asked_again(browser: Client, allowed: Any) -> None:
-    said = read_redirect(browser.get(authorization_path(allowed)))
-    assert set(said) == {"code", "state", "iss"}
+def test_a_user_with_a_consent_is_not_asked_again(browser: Client, allowed: Any) -> None:
+    query = read_redirect(browser.get(authorization_path(allowed)))
+    assert set(query) == {"code", "state", "iss"}
     read_redirect(browser.get(authorization_path(allowed, scope="airports:read")))
     scopes = {grant.scope for grant in toolkit_compat.get_grant_model().objects.all()}
     assert scopes == {"airports:read airports:write", "airports:read"}
 
 
-def test_a_client_may_have_the_user_asked_again(browser: Client, allowed: Any, subtests: pytest.Subtests) -> None:
+def test_prompt_consent_asks_the_user_again(browser: Client, allowed: Any, subtests: pytest.Subtests) -> None:
     for parameters in ({"prompt": "consent"}, {"prompt": "select_account consent"}):
         with subtests.test(parameters=parameters), rolled_back():
             assert is_page(browser.get(authorization_path(allowed, **parameters)))
 
 
-def test_a_client_cannot_skip_the_question(browser: Client, subtests: pytest.Subtests) -> None:
+def test_a_request_cannot_skip_the_consent_page(browser: Client, subtests: pytest.Subtests) -> None:
     for parameters in ({"approval_prompt": "auto"}, {"prompt": ""}, {"prompt": "never"}):
         with subtests.test(parameters=parameters), rolled_back():
             application = make_client()
@@ -76,36 +76,36 @@ def test_a_client_cannot_skip_the_question(browser: Client, subtests: pytest.Sub
             assert is_page(browser.get(authorization_path(application, **parameters)))
 
 
-def test_without_a_prompt_a_new_client_is_answered_consent_required(browser: Client, allowed: Any) -> None:
+def test_prompt_none_of_a_new_client_is_consent_required(browser: Client, allowed: Any) -> None:
     assert "code" in read_redirect(browser.get(authorization_path(allowed, prompt="none")))
-    said = read_redirect(browser.get(authorization_path(make_client(), prompt="none")))
-    assert (said["error"], said["state"], said["iss"]) == ("consent_required", "st-1", ISSUER)
+    query = read_redirect(browser.get(authorization_path(make_client(), prompt="none")))
+    assert (query["error"], query["state"], query["iss"]) == ("consent_required", "st-1", ISSUER)
 
 
-def test_more_scopes_are_asked_about(browser: Client) -> None:
+def test_additional_scopes_require_consent(browser: Client) -> None:
     application = make_client()
     read_redirect(browser.post(authorization_path(application, scope="airports:read"), YES))
     assert is_page(browser.get(authorization_path(application)))
 
 
-def test_a_client_with_another_redirect_uri_is_asked_about(browser: Client, allowed: Any) -> None:
+def test_another_redirect_uri_requires_consent(browser: Client, allowed: Any) -> None:
     allowed.redirect_uris += " https://client.example/new"
     allowed.save()
     assert is_page(browser.get(authorization_path(allowed)))
 
 
-def test_a_program_on_this_computer_is_asked_about_each_time(browser: Client) -> None:
+def test_a_loopback_client_requires_consent_each_time(browser: Client) -> None:
     application = make_client(LOOPBACK)
     read_redirect(browser.post(authorization_path(application, redirect_uri=LOOPBACK), YES), LOOPBACK)
     assert is_page(browser.get(authorization_path(application, redirect_uri=LOOPBACK)))
 
 
-def test_what_was_taken_back_is_asked_about(browser: Client, allowed: Any) -> None:
+def test_a_revoked_consent_is_asked_for_again(browser: Client, allowed: Any) -> None:
     Consent.objects.update(revoked=timezone.now())
     assert is_page(browser.get(authorization_path(allowed)))
 
 
-def test_an_operator_may_skip_the_question_for_their_own_client(browser: Client) -> None:
+def test_an_operator_may_skip_consent_for_a_manual_client(browser: Client) -> None:
     application = make_client(LOOPBACK, "https://client.example/cb", source=Source.MANUAL)
     application.skip_authorization = True
     application.save()
@@ -113,7 +113,7 @@ def test_an_operator_may_skip_the_question_for_their_own_client(browser: Client)
     assert is_page(browser.get(authorization_path(application, redirect_uri=LOOPBACK)))
 
 
-def test_who_is_not_logged_in_logs_in_and_comes_back(ada: User) -> None:
+def test_an_anonymous_user_returns_to_the_page_after_login(ada: User) -> None:
     asked = authorization_path(make_client(), state="https://evil.example/?a=b&c")
     answer = Client().get(asked)
     there = urlsplit(answer["Location"])
@@ -125,7 +125,7 @@ def test_who_is_not_logged_in_logs_in_and_comes_back(ada: User) -> None:
     assert is_page(browser.get(back["Location"]))
 
 
-def test_who_logs_in_elsewhere_comes_back_to_this_site(ada: User, settings: Settings) -> None:
+def test_a_login_on_another_host_returns_to_this_site(ada: User, settings: Settings) -> None:
     settings.LOGIN_URL = "https://login.example/in"
     asked = authorization_path(make_client())
     there = urlsplit(Client().get(asked)["Location"])
@@ -133,25 +133,25 @@ def test_who_logs_in_elsewhere_comes_back_to_this_site(ada: User, settings: Sett
     assert parse_qs(there.query)["next"] == [f"http://testserver{asked}"]
 
 
-def test_no_host_of_a_request_becomes_the_way_back(ada: User, subtests: pytest.Subtests) -> None:
+def test_the_host_header_never_becomes_the_return_url(ada: User, subtests: pytest.Subtests) -> None:
     for host in ("evil.example", "testserver@evil.example"):
         with subtests.test(host=host), rolled_back():
             answer = Client().get(authorization_path(make_client()), headers={"host": host})
             assert answer.status_code == 400 or answer["Location"].startswith("/accounts/login/?next=/o/authorize/")
 
 
-def test_an_anonymous_decision_leads_to_the_login(ada: User) -> None:
+def test_an_anonymous_decision_redirects_to_the_login(ada: User) -> None:
     answer = Client().post(authorization_path(make_client()), YES)
     assert answer["Location"].startswith("/accounts/login/?next=/o/authorize/")
     assert not toolkit_compat.get_grant_model().objects.exists()
 
 
-def test_without_a_prompt_an_anonymous_request_is_answered_login_required(ada: User) -> None:
-    said = read_redirect(Client().get(authorization_path(make_client(), prompt="none")))
-    assert (said["error"], said["state"], said["iss"]) == ("login_required", "st-1", ISSUER)
+def test_prompt_none_of_an_anonymous_user_is_login_required(ada: User) -> None:
+    query = read_redirect(Client().get(authorization_path(make_client(), prompt="none")))
+    assert (query["error"], query["state"], query["iss"]) == ("login_required", "st-1", ISSUER)
 
 
-def test_nothing_is_fetched_for_a_stranger(
+def test_no_document_is_fetched_for_an_anonymous_user(
     ada: User, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     fetched: list[str] = []
@@ -165,7 +165,7 @@ def test_nothing_is_fetched_for_a_stranger(
             assert not fetched
 
 
-def test_a_document_that_cannot_be_had_is_said_to_the_user(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_document_is_reported_to_the_user(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def unavailable(client_id: str, user: User) -> None:
         raise documents.ClientDocumentUnavailable("The document could not be read")
 
@@ -175,7 +175,7 @@ def test_a_document_that_cannot_be_had_is_said_to_the_user(browser: Client, monk
     assert b"The document could not be read" in answer.content
 
 
-def test_a_client_may_have_the_user_log_in_again(browser: Client, allowed: Any) -> None:
+def test_prompt_login_requires_another_login(browser: Client, allowed: Any) -> None:
     there = urlsplit(browser.get(authorization_path(allowed, prompt="login"))["Location"])
     back = parse_qs(there.query)["next"][0]
     assert there.path == "/accounts/login/"
@@ -188,7 +188,7 @@ def test_a_deactivated_user_has_to_log_in(browser: Client) -> None:
     assert browser.post(authorization_path(make_client()), YES)["Location"].startswith("/accounts/login/")
 
 
-def test_not_you_logs_out_and_leads_to_the_login(browser: Client) -> None:
+def test_not_you_logs_out_and_redirects_to_the_login(browser: Client) -> None:
     asked = authorization_path(make_client())
     page = browser.post("/o/switch/", {"next": asked})
     assert page.status_code == 200
@@ -206,7 +206,7 @@ ELSEWHERE: list[str] = [
 ]
 
 
-def test_not_you_leads_nowhere_else(browser: Client, subtests: pytest.Subtests) -> None:
+def test_not_you_redirects_nowhere_else(browser: Client, subtests: pytest.Subtests) -> None:
     for there in ELSEWHERE:
         with subtests.test(there=there), rolled_back():
             browser.force_login(User.objects.get())
@@ -222,7 +222,7 @@ def test_only_a_form_of_this_site_logs_out(ada: User) -> None:
     assert browser.get("/o/switch/").status_code == 405
 
 
-def test_two_resources_are_asked_about_and_remembered_together(browser: Client, settings: Settings) -> None:
+def test_consent_for_two_resources_is_remembered_for_both(browser: Client, settings: Settings) -> None:
     other = "https://testserver/other"
     settings.MCP = settings.MCP | {"SERVERS": {"default": {}, "other": {"PATH": "other"}}}
     application = make_client()
@@ -235,14 +235,14 @@ def test_two_resources_are_asked_about_and_remembered_together(browser: Client, 
     read_redirect(browser.get(authorization_path(application, resource=other)))
 
 
-def test_the_page_is_found_where_old_clients_look_for_it(browser: Client, subtests: pytest.Subtests) -> None:
+def test_paths_of_old_clients_redirect_to_the_page(browser: Client, subtests: pytest.Subtests) -> None:
     for place in ("/authorize", "/authorize/", "/o/authorize"):
         with subtests.test(place=place), rolled_back():
             asked = authorization_path(make_client())
             assert browser.get(asked.replace("/o/authorize/", place))["Location"] == asked
 
 
-def test_a_project_in_which_everybody_logs_in_first_changes_nothing(ada: User, settings: Settings) -> None:
+def test_the_page_works_with_the_login_required_middleware(ada: User, settings: Settings) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     asked = authorization_path(make_client())
     assert read_redirect(Client().get(f"{asked}&prompt=none"))["error"] == "login_required"
@@ -250,7 +250,7 @@ def test_a_project_in_which_everybody_logs_in_first_changes_nothing(ada: User, s
     assert Client().get("/o/connections/")["Location"] == "/accounts/login/?next=/o/connections/"
 
 
-def test_each_statement_of_a_decision_stands_by_itself() -> None:
+def test_views_of_decisions_run_outside_of_atomic_requests() -> None:
     for name in ("authorize", "connections", "tokens"):
         view = resolve(
             reverse(f"oauth2_provider:{name}", urlconf="tests.contrib.oauth.urls"), urlconf="tests.contrib.oauth.urls"
@@ -258,7 +258,7 @@ def test_each_statement_of_a_decision_stands_by_itself() -> None:
         assert "default" in view._non_atomic_requests  # a transaction that begins by reading cannot always write later
 
 
-def test_a_yes_for_one_redirect_uri_is_not_one_for_another(browser: Client) -> None:
+def test_consent_for_one_redirect_uri_does_not_count_for_another(browser: Client) -> None:
     other = "https://client.example/other"
     application = make_client(WEB, other)
     read_redirect(browser.post(authorization_path(application), YES))
@@ -266,7 +266,7 @@ def test_a_yes_for_one_redirect_uri_is_not_one_for_another(browser: Client) -> N
     assert is_page(browser.get(authorization_path(application, redirect_uri=other)))
 
 
-def test_a_new_yes_makes_tokens_of_the_resource_good_again(browser: Client) -> None:
+def test_a_new_consent_makes_tokens_of_the_resource_valid_again(browser: Client) -> None:
     """A withdrawn consent for one redirect URI does not outlive a newer one for another."""
     other = "https://client.example/other"
     application = make_client(WEB, other)

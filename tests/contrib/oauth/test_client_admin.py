@@ -32,20 +32,20 @@ def browser(client: Client) -> Client:
 
 @pytest.fixture
 def profile() -> ClientProfile:
-    said = ClientMetadata(
+    metadata = ClientMetadata(
         name="<b>Evil</b>",
         redirect_uris=("https://client.example/cb", "http://127.0.0.1:1/"),
         client_uri="https://client.example/",
     )
-    application, _ = clients.register_client(said, address="192.0.2.1")
+    application, _ = clients.register_client(metadata, address="192.0.2.1")
     return ClientProfile.objects.get(application=application)
 
 
 @pytest.fixture
 def described() -> ClientProfile:
-    said = ClientMetadata(name="Described", redirect_uris=("https://client.example/cb",))
+    metadata = ClientMetadata(name="Described", redirect_uris=("https://client.example/cb",))
     later = timezone.now() + timedelta(hours=1)
-    application = clients.save_document_client(URL, said, digest="0" * 64, expires=later)
+    application = clients.save_document_client(URL, metadata, digest="0" * 64, expires=later)
     return ClientProfile.objects.get(application=application)
 
 
@@ -54,7 +54,9 @@ def act(browser: Client, action: str, *profiles: ClientProfile) -> str:
     return str(browser.post(LIST, data, follow=True).content.decode())
 
 
-def test_operators_see_where_a_client_leads_and_what_it_says(browser: Client, profile: ClientProfile) -> None:
+def test_operators_see_the_redirect_targets_and_the_metadata_of_a_client(
+    browser: Client, profile: ClientProfile
+) -> None:
     pages = [browser.get(LIST).content.decode(), browser.get(change(profile)).content.decode()]
     assert "127.0.0.1:1, client.example" in pages[0]
     for page in pages:
@@ -77,9 +79,9 @@ def test_clients_are_approved_blocked_and_unblocked(browser: Client, profile: Cl
         assert "0 clients were changed" in act(browser, action, profile)
 
 
-def test_the_list_says_what_was_decided(browser: Client, profile: ClientProfile) -> None:
+def test_the_list_shows_the_decision_about_each_client(browser: Client, profile: ClientProfile) -> None:
     robot = get_user_model().objects.create_user("robot")
-    for decided, said in (
+    for decided, label in (
         ({"approved": True}, ">approved<"),
         ({"trusted": True, "service_user": robot}, ">acts for robot<"),
         ({"blocked": True}, ">blocked<"),
@@ -87,10 +89,12 @@ def test_the_list_says_what_was_decided(browser: Client, profile: ClientProfile)
         for name, value in decided.items():
             setattr(profile, name, value)
         profile.save()
-        assert said in browser.get(LIST).content.decode()
+        assert label in browser.get(LIST).content.decode()
 
 
-def test_of_documents_is_spoken_where_there_is_one(browser: Client, profile: Any, described: Any) -> None:
+def test_fields_of_a_document_are_shown_for_clients_with_a_document(
+    browser: Client, profile: Any, described: Any
+) -> None:
     assert "Document fetched" in browser.get(change(described)).content.decode()
     assert "Document fetched" not in browser.get(change(profile)).content.decode()
 
@@ -128,7 +132,7 @@ def test_declared_scopes_are_boxes(browser: Client, profile: ClientProfile, sett
     assert profile.allowed_scopes is None
 
 
-def test_only_a_client_that_an_operator_made_is_trusted_and_with_a_user(browser: Client, profile: Any) -> None:
+def test_only_a_client_made_by_an_operator_can_be_trusted_and_have_a_user(browser: Client, profile: Any) -> None:
     robot = get_user_model().objects.create(username="robot")
     page = browser.post(change(profile), {"trusted": "on", "service_user": robot.pk}).content.decode()
     assert "Only clients created by an operator" in page
@@ -140,7 +144,7 @@ def test_only_a_client_that_an_operator_made_is_trusted_and_with_a_user(browser:
     assert (ours.trusted, ours.service_user) == (True, robot)
 
 
-def test_only_superusers_say_whom_a_client_acts_for(client: Client) -> None:
+def test_only_superusers_choose_the_user_of_a_client(client: Client) -> None:
     """Staff who look after clients have rights of their own, and no others by way of one of them."""
     boss = get_user_model().objects.create_superuser("boss")
     staff = get_user_model().objects.create_user("carla", is_staff=True)
@@ -154,7 +158,7 @@ def test_only_superusers_say_whom_a_client_acts_for(client: Client) -> None:
     assert profile.allowed_scopes == ["mcp:read"]
 
 
-def test_who_deletes_a_profile_deletes_the_client(browser: Client, profile: Any, described: Any) -> None:
+def test_deleting_a_profile_deletes_the_client(browser: Client, profile: Any, described: Any) -> None:
     expires = timezone.now() + timedelta(hours=1)
     AccessToken.objects.create(application=profile.application, token="t", expires=expires, scope="")
     url = reverse("admin:mcp_oauth_clientprofile_delete", args=[profile.pk])
@@ -167,7 +171,7 @@ def test_who_deletes_a_profile_deletes_the_client(browser: Client, profile: Any,
     assert not AccessToken.objects.exists()
 
 
-def test_who_may_only_look_changes_nothing(client: Client, profile: ClientProfile) -> None:
+def test_view_permission_changes_nothing(client: Client, profile: ClientProfile) -> None:
     user = get_user_model().objects.create_user("viewer", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_clientprofile"))
     client.force_login(user)

@@ -1,4 +1,4 @@
-"""What docs/protect/oauth-clients.md says, held against what is there."""
+"""Statements of docs/protect/oauth-clients.md, compared with the code."""
 
 import re
 import shlex
@@ -48,7 +48,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"{documents.TOTAL_FETCH_RATE.times} in all, {documents.MAX_CONCURRENT_FETCHES} at once" in PAGE
 
 
-def test_the_settings_are_taken(settings: Any) -> None:
+def test_the_settings_are_accepted(settings: Any) -> None:
     (block,) = [block for block in BLOCKS if block.startswith("MCP =")]
     found: dict[str, Any] = {}
     exec(block, found)
@@ -70,6 +70,6 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert Application.objects.count() == 5
 
 
-def test_the_commands_that_are_named_are_there() -> None:
+def test_the_named_commands_exist() -> None:
     for name in set(re.findall(r"mcp_\w+client\w*", PAGE)):
         assert load_command_class(get_commands()[name], name).help

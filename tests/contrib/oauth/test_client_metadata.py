@@ -1,4 +1,4 @@
-"""What clients say of themselves: documents of real clients, and JSON that nobody sends by mistake."""
+"""Metadata of clients: documents of real clients, and hostile JSON."""
 
 import json
 from typing import Any
@@ -89,29 +89,29 @@ REAL = {
 }
 
 
-def said(**members: Any) -> dict[str, Any]:
+def build_metadata(**members: Any) -> dict[str, Any]:
     return {"client_name": "A client", "redirect_uris": [CALLBACK], **members}
 
 
 def read(**members: Any) -> ClientMetadata:
-    return read_registration(said(**members), schemes=SCHEMES)
+    return read_registration(build_metadata(**members), schemes=SCHEMES)
 
 
 def test_a_real_client_is_registered_as_a_public_one_with_the_code_grant(subtests: pytest.Subtests) -> None:
     for name, given in REAL.items():
         with subtests.test(name):
             found = read_registration(given, schemes=SCHEMES)
-            told = found.build_response_members()
+            raised = found.build_response_members()
             assert found.is_public
-            assert told["redirect_uris"] == given["redirect_uris"]
-            assert told["grant_types"] == ["authorization_code", "refresh_token"]
-            assert told["response_types"] == ["code"]
-            assert told["token_endpoint_auth_method"] == "none"
-            assert told.get("application_type") == given.get("application_type")
-            assert None not in told.values()
+            assert raised["redirect_uris"] == given["redirect_uris"]
+            assert raised["grant_types"] == ["authorization_code", "refresh_token"]
+            assert raised["response_types"] == ["code"]
+            assert raised["token_endpoint_auth_method"] == "none"
+            assert raised.get("application_type") == given.get("application_type")
+            assert None not in raised.values()
 
 
-def test_the_document_of_a_real_client_is_taken(subtests: pytest.Subtests) -> None:
+def test_the_document_of_a_real_client_is_accepted(subtests: pytest.Subtests) -> None:
     for name, given in REAL.items():
         with subtests.test(name):
             found = read_document({**given, "client_id": URL}, url=URL, schemes=SCHEMES)
@@ -131,35 +131,35 @@ OTHER_GRANTS: list[list[str]] = [
 ]
 
 
-def test_a_client_that_does_without_the_code_grant_is_refused(subtests: pytest.Subtests) -> None:
+def test_grant_types_without_the_code_grant_are_refused(subtests: pytest.Subtests) -> None:
     for grants in OTHER_GRANTS:
         with subtests.test(grants=grants), pytest.raises(ClientMetadataRefused, match="authorization_code"):
             read(grant_types=grants)
 
 
-def test_a_client_that_does_without_codes_is_refused(subtests: pytest.Subtests) -> None:
+def test_response_types_without_code_are_refused(subtests: pytest.Subtests) -> None:
     for types in (["token"], [], ["id_token token"]):
         with subtests.test(types=types), pytest.raises(ClientMetadataRefused, match="response_types"):
             read(response_types=types)
 
 
-def test_a_way_to_authenticate_that_is_not_offered_is_refused(subtests: pytest.Subtests) -> None:
+def test_an_unsupported_authentication_method_is_refused(subtests: pytest.Subtests) -> None:
     for method in ("private_key_jwt", "tls_client_auth", "client_secret_jwt", "NONE"):
         with subtests.test(method=method), pytest.raises(ClientMetadataRefused, match="token_endpoint_auth_method"):
             read(token_endpoint_auth_method=method)
 
 
-def test_a_client_that_does_not_say_gets_a_secret_as_the_standard_has_it() -> None:
+def test_a_client_without_an_authentication_method_gets_a_secret() -> None:
     assert read().auth_method == "client_secret_basic"
     assert read(token_endpoint_auth_method="client_secret_post").auth_method == "client_secret_post"
 
 
-def test_a_web_application_has_no_redirects_to_the_own_machine(subtests: pytest.Subtests) -> None:
+def test_a_web_application_has_no_loopback_redirects(subtests: pytest.Subtests) -> None:
     for uri in ("http://127.0.0.1:1/", "http://localhost/cb", "https://localhost/", "cursor://x/cb"):
         with subtests.test(uri=uri):
-            with pytest.raises(ClientMetadataRefused) as told:
+            with pytest.raises(ClientMetadataRefused) as raised:
                 read(application_type="web", redirect_uris=[CALLBACK, uri])
-            assert told.value.code == "invalid_redirect_uri"
+            assert raised.value.code == "invalid_redirect_uri"
             assert read(application_type="native", redirect_uris=[CALLBACK, uri]).application_type == "native"
 
 
@@ -179,9 +179,9 @@ NO_REDIRECT_URIS: list[Any] = [
 def test_redirect_uris_are_a_short_array_of_uris(subtests: pytest.Subtests) -> None:
     for uris in NO_REDIRECT_URIS:
         with subtests.test(uris=uris):
-            with pytest.raises(ClientMetadataRefused) as told:
+            with pytest.raises(ClientMetadataRefused) as raised:
                 read(redirect_uris=uris)
-            assert told.value.code == "invalid_redirect_uri"
+            assert raised.value.code == "invalid_redirect_uri"
 
 
 def test_a_member_of_the_wrong_type_is_refused(subtests: pytest.Subtests) -> None:
@@ -198,13 +198,13 @@ def test_a_member_of_the_wrong_type_is_refused(subtests: pytest.Subtests) -> Non
                 read(**{name: value})
 
 
-def test_null_is_as_good_as_absent(subtests: pytest.Subtests) -> None:
+def test_null_counts_as_absent(subtests: pytest.Subtests) -> None:
     for name in ("grant_types", "response_types", "client_name", "application_type", "client_uri"):
         with subtests.test(name=name):
             assert read(**{name: None}).build_response_members().get("client_uri") is None
 
 
-def test_a_client_without_a_name_is_called_so() -> None:
+def test_a_client_without_a_name_has_a_placeholder() -> None:
     for name in (None, "", "  \u200b "):
         assert read(client_name=name).name == DEFAULT_CLIENT_NAME
 
@@ -223,7 +223,7 @@ NAMES: list[tuple[str, str]] = [
 ]
 
 
-def test_a_name_is_one_line_of_characters_that_can_be_seen(subtests: pytest.Subtests) -> None:
+def test_a_name_is_one_line_of_visible_characters(subtests: pytest.Subtests) -> None:
     for raw, shown in NAMES:
         with subtests.test(raw=raw):
             assert read(client_name=raw).name == shown
@@ -256,8 +256,8 @@ def test_a_page_that_is_not_safe_to_link_to_is_left_out(subtests: pytest.Subtest
 def test_a_document_names_its_own_url() -> None:
     for other in (None, "https://client.example/other.json", URL + "/", URL.upper(), [URL]):
         with pytest.raises(ClientMetadataRefused, match="client_id"):
-            read_document(said(client_id=other), url=URL, schemes=SCHEMES)
-    assert read_document(said(client_id=URL), url=URL, schemes=SCHEMES).auth_method == "none"
+            read_document(build_metadata(client_id=other), url=URL, schemes=SCHEMES)
+    assert read_document(build_metadata(client_id=URL), url=URL, schemes=SCHEMES).auth_method == "none"
 
 
 NO_PUBLIC_CLIENTS: list[tuple[dict[str, Any], str]] = [
@@ -277,7 +277,7 @@ NO_PUBLIC_CLIENTS: list[tuple[dict[str, Any], str]] = [
 def test_a_document_that_is_no_public_client_of_the_code_grant_is_refused(subtests: pytest.Subtests) -> None:
     for members, why in NO_PUBLIC_CLIENTS:
         with subtests.test(members=members), pytest.raises(ClientMetadataRefused, match=why):
-            read_document(said(client_id=URL, **members), url=URL, schemes=SCHEMES)
+            read_document(build_metadata(client_id=URL, **members), url=URL, schemes=SCHEMES)
 
 
 NOT_TAKEN = {
@@ -305,16 +305,16 @@ NOT_TAKEN = {
 }
 
 
-def test_odd_json_is_refused_and_not_quoted(subtests: pytest.Subtests) -> None:
+def test_malformed_json_is_refused_and_not_quoted(subtests: pytest.Subtests) -> None:
     for name, body in NOT_TAKEN.items():
         with subtests.test(name):
-            with pytest.raises(ClientMetadataRefused) as told:
+            with pytest.raises(ClientMetadataRefused) as raised:
                 read_json(body)
-            assert told.value.description.isascii()
-            assert "example" not in told.value.description
+            assert raised.value.description.isascii()
+            assert "example" not in raised.value.description
 
 
-def test_json_of_any_letters_is_taken() -> None:
+def test_json_with_any_letters_is_accepted() -> None:
     assert read_json(json.dumps({"client_name": "ü 😀", "a": [{"b": 1.5}]}).encode()) == {
         "client_name": "ü 😀",
         "a": [{"b": 1.5}],

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 PAGE = "/o/connections/"
 
 
-def test_each_client_is_shown_with_what_it_may_do(browser: Client, ada: User) -> None:
+def test_each_client_is_shown_with_its_scopes(browser: Client, ada: User) -> None:
     consents.record_consent(ada, make_client(source=Source.DOCUMENT), [MCP], SCOPES, WEB)
     consents.record_consent(ada, make_client(LOOPBACK, name="Editor"), [MCP], ["airports:read"], WEB)
     page = browser.get(PAGE)
@@ -40,7 +40,7 @@ def test_each_client_is_shown_with_what_it_may_do(browser: Client, ada: User) ->
     assert "<script" not in shown
 
 
-def test_tokens_from_before_count_among_what_it_may_do(ada: User, site: Any) -> None:
+def test_scopes_of_existing_tokens_are_shown(ada: User, site: Any) -> None:
     application = make_client()
     consents.record_consent(ada, application, [MCP], ["airports:read"], WEB)
     token = give_token(ada, application, "airports:write")
@@ -61,7 +61,7 @@ def test_users_do_not_see_the_clients_of_others(browser: Client) -> None:
     assert "No application is connected" in browser.get(PAGE).content.decode()
 
 
-def test_who_takes_access_away_ends_consents_codes_and_tokens(browser: Client, ada: User) -> None:
+def test_removing_access_ends_consents_codes_and_tokens(browser: Client, ada: User) -> None:
     application = make_client()
     read_redirect(browser.post(authorization_path(application), {"allow": "1", "granted": list(SCOPES)}))
     give_token(ada, application, "airports:read")
@@ -92,18 +92,18 @@ def test_users_do_not_end_the_access_of_others(browser: Client) -> None:
     assert Consent.objects.get().revoked is None
 
 
-def test_who_is_not_logged_in_logs_in(site: Any, db: None) -> None:
+def test_anonymous_users_are_sent_to_the_login(site: Any, db: None) -> None:
     for answer in (Client().get(PAGE), Client().post(PAGE, {"client": "1"})):
         assert answer["Location"] == f"/accounts/login/?next={PAGE}"
 
 
-def test_a_form_of_another_site_ends_nothing(ada: User) -> None:
+def test_a_form_of_another_site_revokes_nothing(ada: User) -> None:
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(ada)
     assert browser.post(PAGE, {"client": "1"}).status_code == 403
 
 
-def test_the_list_takes_as_many_queries_for_many_clients(
+def test_the_list_takes_a_constant_number_of_queries(
     browser: Client, ada: User, django_assert_max_num_queries: Any
 ) -> None:
     for number in range(12):

@@ -16,7 +16,7 @@ PAGE = "/admin/mcp_oauth/consent/"
 
 @pytest.fixture
 def admin(site: None) -> Client:
-    """The browser of somebody who may do everything."""
+    """The browser of a superuser."""
     found = Client()
     found.force_login(User.objects.create_superuser("root"))
     return found
@@ -28,7 +28,7 @@ def consent(ada: User) -> Consent:
     return Consent.objects.get()
 
 
-def test_consents_are_seen_and_not_made_or_changed(admin: Client, consent: Consent) -> None:
+def test_consents_cannot_be_added_or_changed(admin: Client, consent: Consent) -> None:
     shown = admin.get(PAGE, {"q": "ada"}).content.decode()
     for words in ("ada", "Claude", MCP, "airports:read", "remembered"):
         assert words in shown
@@ -39,7 +39,7 @@ def test_consents_are_seen_and_not_made_or_changed(admin: Client, consent: Conse
     assert admin.get(f"{PAGE}add/").status_code == 403
 
 
-def test_who_withdraws_a_consent_has_the_client_ask_again(admin: Client, browser: Client, consent: Consent) -> None:
+def test_a_withdrawn_consent_is_asked_for_again(admin: Client, browser: Client, consent: Consent) -> None:
     application = consent.application
     assert browser.get(authorization_path(application, scope="airports:read")).status_code == 302
     answer = admin.post(PAGE, {"action": "withdraw", "_selected_action": [consent.pk]}, follow=True)
@@ -48,7 +48,7 @@ def test_who_withdraws_a_consent_has_the_client_ask_again(admin: Client, browser
     assert browser.get(authorization_path(application, scope="airports:read")).status_code == 200
 
 
-def test_who_may_only_look_withdraws_nothing(ada: User, consent: Consent, browser: Client) -> None:
+def test_view_permission_withdraws_nothing(ada: User, consent: Consent, browser: Client) -> None:
     ada.is_staff = True
     ada.save()
     ada.user_permissions.add(Permission.objects.get(codename="view_consent"))
@@ -58,7 +58,7 @@ def test_who_may_only_look_withdraws_nothing(ada: User, consent: Consent, browse
     assert consent.revoked is None
 
 
-def test_who_deletes_a_consent_ends_the_tokens_too(admin: Client, consent: Consent, subtests: pytest.Subtests) -> None:
+def test_deleting_a_consent_revokes_its_tokens(admin: Client, consent: Consent, subtests: pytest.Subtests) -> None:
     for many in (False, True):
         with subtests.test(many=many), rolled_back():
             give_token(consent.user, consent.application, "airports:read")

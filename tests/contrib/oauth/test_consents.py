@@ -1,4 +1,4 @@
-"""When somebody who has said yes is asked again."""
+"""Remembered consents, and requests that need another one."""
 
 from datetime import timedelta
 from typing import Any
@@ -37,19 +37,19 @@ def remembered(user: User, client: Any, *scopes: str, resources: tuple[str, ...]
     return consents.is_remembered(user, client, resources, scopes or ("read",), redirect)
 
 
-def test_the_same_and_fewer_scopes_are_remembered(user: User, client: Any) -> None:
+def test_equal_and_fewer_scopes_are_remembered(user: User, client: Any) -> None:
     assert not remembered(user, client)
     record(user, client, [MCP], ["read", "write"])
     assert remembered(user, client)
     assert remembered(user, client, "write", "read")
 
 
-def test_more_scopes_are_asked_about(user: User, client: Any) -> None:
+def test_additional_scopes_require_consent(user: User, client: Any) -> None:
     record(user, client, [MCP], ["read"])
     assert not remembered(user, client, "read", "write")
 
 
-def test_another_resource_is_asked_about(user: User, client: Any) -> None:
+def test_another_resource_requires_consent(user: User, client: Any) -> None:
     record(user, client, [MCP], ["read"])
     assert not remembered(user, client, resources=(OTHER,))
     assert not remembered(user, client, resources=(MCP, OTHER))
@@ -61,7 +61,7 @@ def test_nothing_is_remembered_without_a_resource(user: User, client: Any) -> No
     assert not remembered(user, client, resources=())
 
 
-def test_another_user_and_another_client_are_asked_about(user: User, client: Any) -> None:
+def test_another_user_and_another_client_require_consent(user: User, client: Any) -> None:
     record(user, client, [MCP], ["read"])
     assert not remembered(User.objects.create_user("bob"), client)
     assert not remembered(user, make_client(WEB, name="Other"))
@@ -74,7 +74,7 @@ CHANGES: list[tuple[str, str]] = [
 ]
 
 
-def test_a_client_that_changed_is_asked_about(user: User, client: Any, subtests: pytest.Subtests) -> None:
+def test_a_changed_client_requires_consent(user: User, client: Any, subtests: pytest.Subtests) -> None:
     for field, value in CHANGES:
         with subtests.test(field=field), rolled_back():
             client.refresh_from_db()
@@ -84,13 +84,13 @@ def test_a_client_that_changed_is_asked_about(user: User, client: Any, subtests:
             assert not remembered(user, client)
 
 
-def test_the_order_of_redirect_uris_means_nothing(user: User, client: Any) -> None:
+def test_the_order_of_redirect_uris_is_ignored(user: User, client: Any) -> None:
     record(user, client, [MCP], ["read"])
     client.redirect_uris = f"{LOOPBACK}  {WEB} {WEB}"
     assert remembered(user, client)
 
 
-def test_a_program_on_this_computer_is_asked_about_each_time(
+def test_a_loopback_client_requires_consent_each_time(
     user: User, client: Any, settings: Settings, subtests: pytest.Subtests
 ) -> None:
     for redirect in (LOOPBACK, "http://127.0.0.1:33418/", "https://localhost/cb", "cursor://a/b"):
@@ -102,7 +102,7 @@ def test_a_program_on_this_computer_is_asked_about_each_time(
             assert remembered(user, client, redirect=redirect)
 
 
-def test_a_revoked_or_expired_consent_is_asked_about(user: User, client: Any) -> None:
+def test_a_revoked_or_expired_consent_is_not_remembered(user: User, client: Any) -> None:
     record(user, client, [MCP], ["read"])
     Consent.objects.update(expires=timezone.now() - timedelta(seconds=1))
     assert not remembered(user, client)
@@ -114,7 +114,7 @@ def test_a_revoked_or_expired_consent_is_asked_about(user: User, client: Any) ->
     assert remembered(user, client)
 
 
-def test_nothing_is_remembered_where_the_project_says_so(user: User, client: Any, settings: Settings) -> None:
+def test_the_setting_turns_remembered_consents_off(user: User, client: Any, settings: Settings) -> None:
     record(user, client, [MCP], ["read"])
     settings.MCP = {"OAUTH": {"REMEMBER_CONSENT": 0}}
     assert not remembered(user, client)
@@ -122,13 +122,13 @@ def test_nothing_is_remembered_where_the_project_says_so(user: User, client: Any
     assert Consent.objects.get().expires is None
 
 
-def test_the_newest_yes_takes_the_place_of_the_one_before(user: User, client: Any) -> None:
+def test_the_newest_consent_replaces_the_previous_one(user: User, client: Any) -> None:
     record(user, client, [MCP], ["read", "write"])
     record(user, client, [MCP, MCP], ["read"])
     assert [row.scopes for row in Consent.objects.all()] == [["read"]]
 
 
-def test_a_yes_that_is_said_twice_at_once_is_one(user: User, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simultaneous_consents_become_one_row(user: User, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     record(user, client, [MCP], ["write"])
     get, missed = QuerySet.get, [Consent.DoesNotExist()]
 
@@ -153,14 +153,14 @@ def test_a_consent_holds_for_the_redirect_uri_that_the_user_saw(user: User, clie
     assert Consent.objects.count() == 2
 
 
-def test_the_port_of_a_program_on_this_computer_means_nothing(user: User, client: Any, settings: Settings) -> None:
+def test_the_port_of_a_loopback_redirect_is_ignored(user: User, client: Any, settings: Settings) -> None:
     settings.MCP = {"OAUTH": {"REMEMBER_LOOPBACK": True}}
     record(user, client, [MCP], ["read"], "http://127.0.0.1:4000/cb")
     assert remembered(user, client, redirect="http://127.0.0.1:5000/cb")
     assert not remembered(user, client, redirect="http://127.0.0.1:5000/other")
 
 
-def test_a_consent_from_before_redirect_uris_were_recorded_is_asked_about(user: User, client: Any) -> None:
+def test_a_consent_without_a_recorded_redirect_uri_is_not_remembered(user: User, client: Any) -> None:
     record(user, client, [MCP], ["read"])
     Consent.objects.update(redirect_uri="", redirect_digest="")
     assert not remembered(user, client)

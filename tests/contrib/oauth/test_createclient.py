@@ -25,7 +25,7 @@ def create(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[Application,
     return application, ClientProfile.objects.get(application=application), lines[1:]
 
 
-def test_a_client_that_asks_users_is_public_unless_it_can_keep_a_secret(capsys: Any) -> None:
+def test_a_client_of_the_code_grant_is_public_unless_it_is_confidential(capsys: Any) -> None:
     application, profile, rest = create(capsys, "Desk", "--redirect-uri", CALLBACK)
     assert rest == []
     assert application.client_type == "public"
@@ -59,27 +59,27 @@ def test_a_client_with_neither_gets_no_tokens_and_has_a_secret(capsys: Any) -> N
 
 def test_a_document_is_kept_as_the_operator_has_it(capsys: Any, tmp_path: Path) -> None:
     file = tmp_path / "client.json"
-    said: dict[str, Any] = {"client_id": URL, "client_name": "Vendor", "redirect_uris": [CALLBACK]}
-    file.write_bytes(orjson.dumps(said))
+    metadata: dict[str, Any] = {"client_id": URL, "client_name": "Vendor", "redirect_uris": [CALLBACK]}
+    file.write_bytes(orjson.dumps(metadata))
     application, profile, rest = create(capsys, URL, "--document", str(file))
     assert (application.client_id, application.name, application.cimd_expires_at) == (URL, "Vendor", None)
     assert (profile.source, profile.document_url, len(profile.document_hash)) == ("document", URL, 64)
     assert rest == []
-    file.write_bytes(orjson.dumps({**said, "client_name": "Other"}))
+    file.write_bytes(orjson.dumps({**metadata, "client_name": "Other"}))
     application, _, _ = create(capsys, URL, "--document", str(file))
     assert application.name == "Other"
     assert Application.objects.count() == 1
 
 
-def test_scopes_and_servers_that_the_settings_do_not_know_are_pointed_out(settings: Any, capsys: Any) -> None:
+def test_unknown_scopes_and_servers_are_reported(settings: Any, capsys: Any) -> None:
     settings.MCP = {"AUTH": ["oauth"], "ORIGIN": "https://testserver", "SCOPES": {"notes:read": "Read notes"}}
     known = ["--scope", "notes:read", "--resource", "https://testserver/mcp"]
     call_command("mcp_createclient", "Robot", *known)
     assert "not in the settings" not in capsys.readouterr().err
     call_command("mcp_createclient", "Robot", *known, "--scope", "notes:raed", "--resource", "https://testserver/mpc")
-    told = capsys.readouterr().err
-    assert "'notes:raed' is not in the settings" in told
-    assert "'https://testserver/mpc' is not in the settings" in told
+    warnings = capsys.readouterr().err
+    assert "'notes:raed' is not in the settings" in warnings
+    assert "'https://testserver/mpc' is not in the settings" in warnings
 
 
 CONTRADICTIONS: list[tuple[list[str], str]] = [
@@ -97,7 +97,7 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
 ]
 
 
-def test_a_client_that_makes_no_sense_is_not_made(subtests: pytest.Subtests) -> None:
+def test_an_inconsistent_client_is_not_created(subtests: pytest.Subtests) -> None:
     for args, why in CONTRADICTIONS:
         with subtests.test(args=args), rolled_back():
             get_user_model().objects.create(username="robot")
@@ -116,7 +116,7 @@ def test_other_files_are_not_pinned(tmp_path: Path, subtests: pytest.Subtests) -
                 call_command("mcp_createclient", URL, "--document", str(file))
 
 
-def test_a_document_does_not_take_the_id_of_a_client_that_an_operator_made(tmp_path: Path) -> None:
+def test_a_document_cannot_take_the_id_of_a_client_made_by_an_operator(tmp_path: Path) -> None:
     Application.objects.create(client_id=URL, name="ours", client_type="public", authorization_grant_type="password")
     file = tmp_path / "client.json"
     file.write_bytes(orjson.dumps({"client_id": URL, "client_name": "Vendor", "redirect_uris": [CALLBACK]}))

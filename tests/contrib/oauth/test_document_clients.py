@@ -1,4 +1,4 @@
-"""Clients that documents describe: when a document is fetched, what its rows are, who bounds it."""
+"""Clients with a metadata document: fetches of the document, rows, and limits."""
 
 import asyncio
 import threading
@@ -58,7 +58,7 @@ def the_client() -> Application:
     return found
 
 
-def test_a_client_is_made_of_its_document(web: DocumentServer, user: Any) -> None:
+def test_a_client_is_created_from_its_document(web: DocumentServer, user: Any) -> None:
     web.pages[PATH] = document(
         URL,
         client_name="Claude",
@@ -83,7 +83,7 @@ def test_a_client_is_made_of_its_document(web: DocumentServer, user: Any) -> Non
     assert len(profile.document_hash) == 64
 
 
-def test_a_document_is_fetched_once_while_it_is_good_and_again_after(web: DocumentServer, user: Any) -> None:
+def test_a_document_is_fetched_again_after_it_expires(web: DocumentServer, user: Any) -> None:
     for _ in range(3):
         refresh_client(URL, user)
     assert web.asked == [PATH]
@@ -98,7 +98,7 @@ def test_a_document_is_fetched_once_while_it_is_good_and_again_after(web: Docume
     assert ClientProfile.objects.count() == 1
 
 
-def test_what_operators_decided_about_a_client_outlives_its_document(web: DocumentServer, user: Any) -> None:
+def test_decisions_of_operators_survive_a_new_document(web: DocumentServer, user: Any) -> None:
     refresh_client(URL, user)
     ClientProfile.objects.update(blocked=True, approved=True, allowed_scopes=["a"])
     expire()
@@ -107,7 +107,7 @@ def test_what_operators_decided_about_a_client_outlives_its_document(web: Docume
     assert (profile.blocked, profile.approved, profile.allowed_scopes) == (True, True, ["a"])
 
 
-def test_the_last_document_counts_for_a_while_when_no_new_one_is_to_be_had(web: DocumentServer, user: Any) -> None:
+def test_a_stale_document_is_used_for_a_while_if_the_fetch_fails(web: DocumentServer, user: Any) -> None:
     refresh_client(URL, user)
     web.pages[PATH] = response(b"", status="503 Busy")
     expire()
@@ -121,7 +121,7 @@ def test_the_last_document_counts_for_a_while_when_no_new_one_is_to_be_had(web: 
     refresh_client(URL, user)
 
 
-def test_a_url_that_fails_is_not_tried_again_at_once(web: DocumentServer, user: Any) -> None:
+def test_a_failed_url_is_not_fetched_again_at_once(web: DocumentServer, user: Any) -> None:
     web.pages[PATH] = response(b"", status="404 Not Found")
     for _ in range(3):
         with pytest.raises(ClientDocumentUnavailable):
@@ -134,18 +134,18 @@ def test_a_url_that_fails_is_not_tried_again_at_once(web: DocumentServer, user: 
     refresh_client(URL, user)
 
 
-def test_what_went_wrong_is_for_the_log_and_not_for_the_page(
+def test_the_cause_of_a_failed_fetch_is_logged_and_not_shown(
     web: DocumentServer, user: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     web.addresses = ["10.0.0.1"]
-    with caplog.at_level("INFO", "mcp_django.oauth"), pytest.raises(ClientDocumentUnavailable) as told:
+    with caplog.at_level("INFO", "mcp_django.oauth"), pytest.raises(ClientDocumentUnavailable) as raised:
         refresh_client(URL, user)
-    assert "public" not in str(told.value)
+    assert "public" not in str(raised.value)
     assert "not on the public internet" in caplog.text
     assert "10.0.0.1" not in caplog.text
 
 
-def test_a_user_has_so_many_documents_fetched_in_a_minute(web: DocumentServer, user: Any) -> None:
+def test_fetches_are_limited_per_user_and_minute(web: DocumentServer, user: Any) -> None:
     urls = [f"https://{HOST}/{n}.json" for n in range(documents.USER_FETCH_RATE.times + 1)]
     for url in urls:
         web.pages[url.removeprefix(f"https://{HOST}")] = document(url)
@@ -157,7 +157,7 @@ def test_a_user_has_so_many_documents_fetched_in_a_minute(web: DocumentServer, u
     refresh_client(urls[-1], get_user_model().objects.create(username="bob"))
 
 
-def test_no_more_than_so_many_are_fetched_at_once(web: DocumentServer, user: Any) -> None:
+def test_simultaneous_fetches_are_limited(web: DocumentServer, user: Any) -> None:
     taken = 0
     while documents._fetch_slots.acquire(blocking=False):
         taken += 1
@@ -172,7 +172,9 @@ def test_no_more_than_so_many_are_fetched_at_once(web: DocumentServer, user: Any
     assert documents._fetch_slots._value == documents.MAX_CONCURRENT_FETCHES  # type: ignore[attr-defined]
 
 
-def test_a_slot_is_given_back_whatever_happens(web: DocumentServer, user: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetch_slot_is_released_after_any_outcome(
+    web: DocumentServer, user: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*args: Any) -> Any:
         raise RuntimeError("a bug")
 
@@ -182,7 +184,7 @@ def test_a_slot_is_given_back_whatever_happens(web: DocumentServer, user: Any, m
     assert documents._fetch_slots._value == documents.MAX_CONCURRENT_FETCHES  # type: ignore[attr-defined]
 
 
-def test_a_client_that_an_operator_made_is_not_taken_over(web: DocumentServer, user: Any) -> None:
+def test_a_document_does_not_replace_a_client_made_by_an_operator(web: DocumentServer, user: Any) -> None:
     Application.objects.create(
         client_id=URL,
         name="ours",
@@ -198,7 +200,7 @@ def test_a_client_that_an_operator_made_is_not_taken_over(web: DocumentServer, u
     assert the_client().redirect_uris == "https://ours.example/cb"
 
 
-def test_a_client_that_an_operator_pinned_is_not_fetched(web: DocumentServer, user: Any) -> None:
+def test_a_pinned_client_is_not_fetched(web: DocumentServer, user: Any) -> None:
     body = document(URL, client_name="Pinned").split(b"\r\n\r\n", 1)[1]
     documents.pin_document(URL, body)
     refresh_client(URL, user)
@@ -206,16 +208,18 @@ def test_a_client_that_an_operator_pinned_is_not_fetched(web: DocumentServer, us
     assert the_client().name == "Pinned"
 
 
-def test_two_that_see_a_client_first_make_one(web: DocumentServer, user: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simultaneous_first_requests_create_one_client(
+    web: DocumentServer, user: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refresh_client(URL, user)
     first = the_client()
     seen: list[Any] = []
 
-    def nobody_yet(*args: Any, **kwargs: Any) -> Any:
+    def find_nothing(*args: Any, **kwargs: Any) -> Any:
         seen.append(kwargs)
         raise IntegrityError
 
-    monkeypatch.setattr(Application, "save", nobody_yet)
+    monkeypatch.setattr(Application, "save", find_nothing)
     said = ClientMetadata(name="A client", redirect_uris=("https://client.example/cb",))
     assert clients.save_document_client(URL, said, digest="", expires=None).pk == first.pk
     assert len(seen) == 1
@@ -239,9 +243,7 @@ IMPOSSIBLE_URLS: list[str] = [
 ]
 
 
-def test_an_id_that_cannot_be_a_documents_url_is_refused(
-    web: DocumentServer, user: Any, subtests: pytest.Subtests
-) -> None:
+def test_an_invalid_document_url_is_refused(web: DocumentServer, user: Any, subtests: pytest.Subtests) -> None:
     for client_id in IMPOSSIBLE_URLS:
         with subtests.test(client_id=client_id), rolled_back():
             with pytest.raises(ClientDocumentUnavailable):
@@ -258,19 +260,19 @@ def test_documents_can_be_switched_off(web: DocumentServer, user: Any) -> None:
     assert not web.resolved
 
 
-def test_only_the_hosts_of_the_settings_are_fetched_from(web: DocumentServer, user: Any) -> None:
+def test_only_hosts_of_the_settings_are_fetched_from(web: DocumentServer, user: Any) -> None:
     settings = {"AUTH": "none", "OAUTH": {"DOCUMENT_HOSTS": ["claude.ai"]}}
     with override_settings(MCP=settings), pytest.raises(ClientDocumentUnavailable):
         refresh_client(URL, user)
     assert not web.resolved
 
 
-def asks(request: Any) -> HttpResponse:
+def refresh_view(request: Any) -> HttpResponse:
     refresh_client(request.GET["client_id"], get_user_model().objects.get())
     return HttpResponse(the_client().name)
 
 
-urlpatterns = [path("asks", asks)]
+urlpatterns = [path("asks", refresh_view)]
 
 
 @pytest.mark.urls(__name__)
@@ -279,7 +281,7 @@ async def test_a_document_is_fetched_under_asgi_while_the_loop_serves_others(web
     assert [response.content for response in responses] == [b"A client"] * 2
 
 
-def test_there_is_room_for_so_many_clients(web: DocumentServer, user: Any) -> None:
+def test_the_number_of_clients_is_limited(web: DocumentServer, user: Any) -> None:
     with override_settings(MCP={"AUTH": "none", "OAUTH": {"MOST_CLIENTS": 1}}):
         clients.register_client(ClientMetadata(name="x", redirect_uris=("https://x.example/",)), address=None)
         with pytest.raises(ClientDocumentUnavailable):
@@ -289,7 +291,7 @@ def test_there_is_room_for_so_many_clients(web: DocumentServer, user: Any) -> No
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("known", [False, True], ids=["new", "due"])
-def test_users_who_ask_at_the_same_moment_have_one_client(
+def test_users_with_simultaneous_requests_share_one_client(
     web: DocumentServer, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     people = [get_user_model().objects.create(username=f"user {n}") for n in range(4)]

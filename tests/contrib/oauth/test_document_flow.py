@@ -1,6 +1,4 @@
-"""A client that its document describes, from its first request to its tokens: who has the document fetched, who does
-not, and what a change of it does.
-"""
+"""A client with a metadata document, from its first request to its tokens: fetches and changes of the document."""
 
 import json
 from collections.abc import Iterator
@@ -53,14 +51,14 @@ def page(response: Any) -> str:
     return str(response.content.decode())
 
 
-def test_the_page_shows_the_host_that_wrote_the_document(browser: Client, web: DocumentServer) -> None:
+def test_the_page_shows_the_host_of_the_document(browser: Client, web: DocumentServer) -> None:
     shown = page(browser.get(request()))
     assert "Claude" in shown
     assert HOST in shown
     assert web.asked == ["/client.json"]
 
 
-def test_a_yes_leads_to_tokens_without_another_look_at_the_document(browser: Client, web: DocumentServer) -> None:
+def test_consent_leads_to_tokens_without_another_fetch(browser: Client, web: DocumentServer) -> None:
     page(browser.get(request()))
     code = read_redirect(browser.post(request(), YES), CALLBACK)["code"]
     Application.objects.update(cimd_expires_at=timezone.now() - timedelta(days=1))
@@ -80,7 +78,7 @@ OTHER_REQUESTS: list[tuple[str, dict[str, str]]] = [
 ]
 
 
-def test_no_other_endpoint_has_a_document_fetched(web: DocumentServer, subtests: pytest.Subtests) -> None:
+def test_no_other_endpoint_fetches_a_document(web: DocumentServer, subtests: pytest.Subtests) -> None:
     for endpoint, form in OTHER_REQUESTS:
         with subtests.test(endpoint=endpoint, form=form), rolled_back():
             for extra in ({}, {"client_secret": "x"}):
@@ -90,7 +88,7 @@ def test_no_other_endpoint_has_a_document_fetched(web: DocumentServer, subtests:
             assert not Application.objects.exists()
 
 
-def test_an_anonymous_request_has_no_document_fetched(web: DocumentServer, subtests: pytest.Subtests) -> None:
+def test_an_anonymous_request_fetches_no_document(web: DocumentServer, subtests: pytest.Subtests) -> None:
     for prompt in (None, "none", "login", "consent"):
         with subtests.test(prompt=prompt), rolled_back():
             for method in ("get", "post", "head"):
@@ -99,14 +97,14 @@ def test_an_anonymous_request_has_no_document_fetched(web: DocumentServer, subte
             assert not Application.objects.exists()
 
 
-def test_a_redirect_that_the_document_does_not_name_goes_nowhere(browser: Client, web: DocumentServer) -> None:
+def test_a_redirect_uri_outside_the_document_is_refused(browser: Client, web: DocumentServer) -> None:
     for uri in ("https://evil.example/cb", CALLBACK + "/", CALLBACK + "?x=1", "http://client.example/cb"):
         response = browser.get(request(redirect_uri=uri))
         assert response.status_code == 400
         assert "Location" not in response
 
 
-def test_a_document_that_cannot_be_read_is_a_page_that_says_so(browser: Client, web: DocumentServer) -> None:
+def test_an_unreadable_document_shows_an_error_page(browser: Client, web: DocumentServer) -> None:
     web.pages["/client.json"] = response(b"", status="404 Not Found")
     answer = browser.get(request())
     assert answer.status_code == 400
@@ -114,7 +112,7 @@ def test_a_document_that_cannot_be_read_is_a_page_that_says_so(browser: Client, 
     assert "404" not in answer.content.decode()
 
 
-def test_an_id_that_is_no_document_is_a_page_too(
+def test_an_id_without_a_document_shows_an_error_page(
     browser: Client, web: DocumentServer, subtests: pytest.Subtests
 ) -> None:
     for url in ("https://127.0.0.1/c.json", "https://localhost/c.json", URL + "?x", URL + "#x", "https://"):
@@ -123,9 +121,7 @@ def test_an_id_that_is_no_document_is_a_page_too(
             assert not web.resolved
 
 
-def test_a_user_is_asked_again_about_a_client_whose_document_changes(
-    browser: Client, web: DocumentServer, subtests: pytest.Subtests
-) -> None:
+def test_a_changed_document_requires_consent(browser: Client, web: DocumentServer, subtests: pytest.Subtests) -> None:
     for members in ({"redirect_uris": [CALLBACK, "https://new.example/cb"]}, {"client_name": "Other"}):
         with subtests.test(members=members), rolled_back():
             web.asked.clear()
@@ -140,7 +136,7 @@ def test_a_user_is_asked_again_about_a_client_whose_document_changes(
             assert web.asked == ["/client.json"] * 3
 
 
-def test_a_blocked_client_is_refused_whatever_its_document_says(browser: Client, web: DocumentServer) -> None:
+def test_a_blocked_client_is_refused_despite_its_document(browser: Client, web: DocumentServer) -> None:
     page(browser.get(request()))
     ClientProfile.objects.update(blocked=True)
     Application.objects.update(cimd_expires_at=timezone.now() - timedelta(seconds=1))
@@ -148,7 +144,7 @@ def test_a_blocked_client_is_refused_whatever_its_document_says(browser: Client,
     assert browser.post(request(), YES).status_code == 400
 
 
-def test_the_page_does_not_let_a_name_be_anything_but_text(browser: Client, ada: User, web: DocumentServer) -> None:
+def test_the_page_escapes_the_name_of_the_document(browser: Client, ada: User, web: DocumentServer) -> None:
     name = '<script>alert(1)</script>\u202e\u2066 & "friends"'
     web.pages["/client.json"] = document(URL, client_name=name)
     shown = page(browser.get(request()))

@@ -1,4 +1,4 @@
-"""Metadata documents: which URLs are fetched, what a true TLS server can do to the one who fetches, what is kept."""
+"""Metadata documents: which URLs are fetched, responses of a hostile TLS server, and lifetimes."""
 
 import asyncio
 import gzip
@@ -102,7 +102,7 @@ async def get(web: DocumentServer, url: str = URL, fetcher: Fetcher | None = Non
     return await fetch_document(url, fetcher or web.fetcher(), schemes=("cursor",))
 
 
-def test_an_https_url_is_the_id_of_a_document_and_nothing_else_is() -> None:
+def test_only_an_https_url_is_the_id_of_a_document() -> None:
     assert is_document_url(URL)
     assert is_document_url("HTTPS://client.example/")
     assert not any(map(is_document_url, ["", "https", "http://client.example/", "abc", "x-https://a"]))
@@ -149,7 +149,7 @@ async def test_a_document_is_fetched_over_tls_from_the_address_that_was_checked(
     assert b"cookie" not in web.heads[0].lower()
 
 
-async def test_the_certificate_is_that_of_the_host(web: DocumentServer) -> None:
+async def test_a_certificate_of_another_host_is_refused(web: DocumentServer) -> None:
     other = "https://other.example/client.json"
     web.pages["/client.json"] = document(other)
     with pytest.raises(ClientMetadataRefused, match="not fetched"):
@@ -157,7 +157,7 @@ async def test_the_certificate_is_that_of_the_host(web: DocumentServer) -> None:
     assert not web.asked
 
 
-def test_a_host_inside_the_network_is_not_connected_to(web: DocumentServer, subtests: pytest.Subtests) -> None:
+def test_private_addresses_are_not_connected_to(web: DocumentServer, subtests: pytest.Subtests) -> None:
     for address in INTERNAL:
         for addresses in ([address], [PUBLIC, address], [address, PUBLIC]):
             with subtests.test(addresses=addresses):
@@ -167,7 +167,7 @@ def test_a_host_inside_the_network_is_not_connected_to(web: DocumentServer, subt
                 assert not web.connected
 
 
-async def test_a_name_that_changes_its_address_is_asked_once(web: DocumentServer) -> None:
+async def test_a_host_name_is_resolved_once(web: DocumentServer) -> None:
     answers = [[PUBLIC], ["127.0.0.1"], ["127.0.0.1"]]
     web.addresses = lambda: answers.pop(0)
     web.pages["/client.json"] = document(URL)
@@ -222,7 +222,7 @@ def test_other_pages_are_refused(web: DocumentServer, subtests: pytest.Subtests)
                 async_to_sync(get)(web)
 
 
-async def test_a_compressed_document_of_a_media_type_of_json_is_taken(web: DocumentServer) -> None:
+async def test_a_compressed_document_of_a_json_media_type_is_accepted(web: DocumentServer) -> None:
     packed = gzip.compress(document(URL).split(b"\r\n\r\n", 1)[1])
     web.pages["/client.json"] = response(
         packed, "application/oauth-client+json; charset=utf-8", content_encoding="gzip"
@@ -230,8 +230,8 @@ async def test_a_compressed_document_of_a_media_type_of_json_is_taken(web: Docum
     assert await get(web)
 
 
-async def test_a_server_that_drips_is_given_up_in_time(web: DocumentServer, clock: Clock) -> None:
-    """The time is that for all of a document: more bytes do not give the server more of it."""
+async def test_a_slow_server_is_given_up_at_the_timeout(web: DocumentServer, clock: Clock) -> None:
+    """The timeout is for the whole document: each further byte does not extend it."""
     go_on, gone = threading.Event(), threading.Event()
 
     async def drip(writer: asyncio.StreamWriter) -> None:
@@ -255,14 +255,14 @@ async def test_a_server_that_drips_is_given_up_in_time(web: DocumentServer, cloc
     await eventually(gone.is_set)
 
 
-async def test_only_hosts_that_were_named_are_fetched_from_if_any_were(web: DocumentServer) -> None:
+async def test_with_allowed_hosts_no_other_host_is_fetched_from(web: DocumentServer) -> None:
     web.pages["/client.json"] = document(URL)
     assert await get(web, fetcher=web.fetcher([HOST]))
     with pytest.raises(ClientMetadataRefused, match="allowed"):
         await get(web, fetcher=web.fetcher(["claude.ai"]))
 
 
-def test_what_fetches_documents_takes_no_private_address_and_no_http() -> None:
+def test_the_fetcher_refuses_private_addresses_and_plain_http() -> None:
     made: Any = make_fetcher(["intranet.example"])
     policy = made._client.policy
     assert (made._private, made._http, policy.max_redirects, policy.max_bytes) == (False, False, 0, MAX_METADATA_BYTES)
@@ -286,13 +286,13 @@ LIFETIMES: list[tuple[str, int]] = [
 ]
 
 
-def test_how_long_a_document_is_good_has_bounds(subtests: pytest.Subtests) -> None:
+def test_the_lifetime_of_a_document_is_bounded(subtests: pytest.Subtests) -> None:
     for header, seconds in LIFETIMES:
         with subtests.test(header=header):
             assert get_lifetime_seconds(header) == seconds
 
 
-async def test_the_lifetime_of_a_document_is_in_its_headers(web: DocumentServer) -> None:
+async def test_the_lifetime_of_a_document_comes_from_its_headers(web: DocumentServer) -> None:
     body = orjson.loads(document(URL).split(b"\r\n\r\n", 1)[1])
     web.pages["/client.json"] = json_page(body, cache_control="max-age=1200")
     assert (await get(web)).lifetime_seconds == 1200

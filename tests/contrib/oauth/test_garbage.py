@@ -1,4 +1,4 @@
-"""What nobody means: refused with an error of the protocol, and never one of the server's."""
+"""Malformed requests: an error of the protocol, and never one of the server."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ def protected(settings: Any) -> None:
     settings.MCP = flows.SETTINGS
 
 
-def refused(response: Any) -> dict[str, Any]:
+def read_error(response: Any) -> dict[str, Any]:
     assert 400 <= response.status_code < 500, response.content
     assert response["Content-Type"] == "application/json"
     found: dict[str, Any] = json.loads(response.content)
@@ -53,14 +53,14 @@ FORMS = {
 }
 
 
-def test_odd_forms_are_refused(subtests: pytest.Subtests) -> None:
+def test_malformed_forms_are_refused(subtests: pytest.Subtests) -> None:
     for name, form in FORMS.items():
         for path in PATHS:
             with subtests.test(name, path=path), rolled_back():
                 response = post(path, form.replace("{client}", create_client().client_id))
                 # To revoke an unknown token is no error.
                 if path != "/o/revoke_token/" or response.status_code != 200:
-                    refused(response)
+                    read_error(response)
 
 
 CONTENT_TYPES: list[str] = [
@@ -79,7 +79,7 @@ def test_forms_of_other_types_are_refused(subtests: pytest.Subtests) -> None:
             with subtests.test(kind=kind, path=path), rolled_back():
                 # As bytes: the test client would look for the encoding.
                 response = Client().generic("POST", path, b"grant_type=refresh_token", kind, secure=True)
-                assert refused(response)["error"] == "invalid_request"
+                assert read_error(response)["error"] == "invalid_request"
 
 
 def test_large_bodies_are_refused(subtests: pytest.Subtests) -> None:
@@ -106,12 +106,12 @@ CREDENTIALS: list[str] = [
 ]
 
 
-def test_odd_credentials_are_refused(subtests: pytest.Subtests) -> None:
+def test_malformed_credentials_are_refused(subtests: pytest.Subtests) -> None:
     for header in CREDENTIALS:
         for path in PATHS:
             with subtests.test(header=header, path=path), rolled_back():
                 form = "grant_type=refresh_token&refresh_token=x&token=x"
-                assert refused(post(path, form, HTTP_AUTHORIZATION=header))["error"] == "invalid_client"
+                assert read_error(post(path, form, HTTP_AUTHORIZATION=header))["error"] == "invalid_client"
 
 
 def test_other_methods_are_refused(subtests: pytest.Subtests) -> None:
@@ -126,12 +126,12 @@ def test_a_query_is_refused() -> None:
     assert read_json(post("/o/token/?grant_type=refresh_token", form), 400)["error"] == "invalid_request"
 
 
-def test_what_is_sent_is_not_sent_back() -> None:
+def test_errors_do_not_quote_the_request() -> None:
     response = post("/o/token/", {"client_id": "<script>", "grant_type": "<script>", "code": "<script>"})
     assert b"<script>" not in response.content
 
 
-def test_those_who_guess_are_slowed_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_failures_are_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttling, "get_rate", lambda name: Rate.parse("3/h"))
     app, user = create_client(), create_user()
     for _ in range(3):
@@ -141,7 +141,7 @@ def test_those_who_guess_are_slowed_down(monkeypatch: pytest.MonkeyPatch) -> Non
     assert int(response["Retry-After"]) > 0
 
 
-def test_a_database_that_fails_is_no_reason_to_throw_tokens_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_failure_is_temporarily_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: Any) -> None:
         raise DatabaseError("connection refused at 10.0.0.1")
 
@@ -153,11 +153,11 @@ def test_a_database_that_fails_is_no_reason_to_throw_tokens_away(monkeypatch: py
     assert response["Retry-After"]
 
 
-def test_a_client_that_shows_a_secret_does_not_print_it() -> None:
+def test_credentials_of_a_client_have_no_secret_in_their_repr() -> None:
     assert "hush" not in repr(credentials.ClientCredentials("app", "hush"))
 
 
-def test_failures_behind_an_unknown_proxy_are_not_counted_together(settings: Any) -> None:
+def test_failures_behind_an_unknown_proxy_are_not_throttled(settings: Any) -> None:
     settings.MCP = flows.SETTINGS | {"RATES": {"TOKEN_FAILURES": "3/h"}}
     form = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "nobody"}
     for _ in range(5):

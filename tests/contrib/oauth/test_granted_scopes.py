@@ -85,7 +85,7 @@ def revoke_by_client(app: Any, user: Any, token: str) -> None:
         forbid_resource,
     ],
 )
-def test_a_revocation_ends_it(revoke: Callable[[Any, Any, str], None]) -> None:
+def test_a_revocation_ends_the_grant(revoke: Callable[[Any, Any, str], None]) -> None:
     app, user = create_client(), create_user()
     tokens = obtain_tokens(app, user, scopes=BOTH)
     principal = authenticate(tokens["access_token"])
@@ -113,14 +113,14 @@ def authenticate_and_revoke(app: Any, user: Any) -> DjangoPrincipal:
     return principal
 
 
-def test_scopes_that_an_operator_withholds_are_lost() -> None:
+def test_scopes_withheld_by_an_operator_are_lost() -> None:
     app = create_client()
     principal = authenticate(obtain_tokens(app, create_user(), scopes=BOTH)["access_token"])
     ClientProfile.objects.filter(application=app).update(allowed_scopes=["notes:read"])
     assert reload(principal) == {"notes:read"}
 
 
-def test_client_credentials_last_as_long_as_the_trust(clock: Clock) -> None:
+def test_client_credentials_end_with_the_trust(clock: Clock) -> None:
     app, secret = clients.create_client("robot", service_user=create_user("robot"))
     form = {"grant_type": "client_credentials", "scope": BOTH, "client_id": app.client_id, "client_secret": secret}
     tokens = read_json(post("/o/token/", form))

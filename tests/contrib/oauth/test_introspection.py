@@ -1,4 +1,4 @@
-"""Asking what a token is good for, and giving it back."""
+"""Introspection (RFC 7662) and revocation (RFC 7009) of tokens."""
 
 import base64
 from typing import Any
@@ -35,7 +35,7 @@ def operator() -> tuple[Any, str]:
     return clients.create_client("resource server")
 
 
-def test_a_resource_server_of_the_operator_learns_what_a_token_is(operator: tuple[Any, str]) -> None:
+def test_a_resource_server_can_introspect_a_token(operator: tuple[Any, str]) -> None:
     app, user = create_client(), create_user()
     tokens = obtain_tokens(app, user)
     found = read_json(post(PATH, {"token": tokens["access_token"]}, **basic(*operator)))
@@ -47,13 +47,13 @@ def test_a_resource_server_of_the_operator_learns_what_a_token_is(operator: tupl
     assert found["exp"] - found["iat"] == pytest.approx(900, abs=2)
 
 
-def test_a_scope_that_a_user_may_not_hold_any_more_is_not_named(operator: tuple[Any, str]) -> None:
+def test_scopes_lost_by_the_user_are_not_listed(operator: tuple[Any, str]) -> None:
     token = obtain_tokens(create_client(), create_user(), scopes="notes:read notes:write")["access_token"]
     ScopeGrant.objects.create(scope="notes:write", groups=["editors"])
     assert read_json(post(PATH, {"token": token}, **basic(*operator)))["scope"] == "notes:read"
 
 
-def test_nothing_else_is_an_active_token(operator: tuple[Any, str]) -> None:
+def test_other_values_are_inactive(operator: tuple[Any, str]) -> None:
     app, user = create_client(), create_user()
     tokens = obtain_tokens(app, user)
     for token in (tokens["refresh_token"], "unknown", "x" * 8000):
@@ -62,7 +62,7 @@ def test_nothing_else_is_an_active_token(operator: tuple[Any, str]) -> None:
     assert read_json(post(PATH, {"token": tokens["access_token"]}, **basic(*operator))) == {"active": False}
 
 
-def test_a_token_that_is_refused_is_not_active(operator: tuple[Any, str], subtests: pytest.Subtests) -> None:
+def test_a_refused_token_is_inactive(operator: tuple[Any, str], subtests: pytest.Subtests) -> None:
     for what in ("user", "client", "audience"):
         with subtests.test(what=what), rolled_back():
             app, user = create_client(), create_user()
@@ -77,7 +77,7 @@ def test_a_token_that_is_refused_is_not_active(operator: tuple[Any, str], subtes
             assert read_json(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
 
 
-def test_a_resource_server_with_limits_knows_of_its_own_resources() -> None:
+def test_a_limited_resource_server_introspects_its_own_resources_only() -> None:
     own, secret = clients.create_client("own", resources=[RESOURCE + "/"])
     other, other_secret = clients.create_client("other", resources=["https://other.example/mcp"])
     token = obtain_tokens(create_client(), create_user())["access_token"]
@@ -85,7 +85,7 @@ def test_a_resource_server_with_limits_knows_of_its_own_resources() -> None:
     assert read_json(post(PATH, {"token": token}, **basic(other, other_secret))) == {"active": False}
 
 
-def test_what_an_operator_took_from_the_client_is_not_told(operator: tuple[Any, str]) -> None:
+def test_scopes_withdrawn_from_the_client_are_not_listed(operator: tuple[Any, str]) -> None:
     app = create_client()
     token = obtain_tokens(app, create_user(), scopes="notes:read notes:write")["access_token"]
     ClientProfile.objects.filter(application=app).update(allowed_scopes=["notes:write"])
@@ -122,7 +122,7 @@ def test_other_clients_may_not_introspect(operator: tuple[Any, str]) -> None:
         assert response["WWW-Authenticate"].startswith("Basic")
 
 
-def test_a_token_is_not_asked_about_in_a_url(operator: tuple[Any, str]) -> None:
+def test_introspection_by_get_is_refused(operator: tuple[Any, str]) -> None:
     token = obtain_tokens(create_client(), create_user())["access_token"]
     response = Client().get(PATH, {"token": token}, secure=True, **basic(*operator))
     assert response.status_code == 405
@@ -130,39 +130,39 @@ def test_a_token_is_not_asked_about_in_a_url(operator: tuple[Any, str]) -> None:
     assert read_json(post(f"{PATH}?token={token}", {}, **basic(*operator)), 400)["error"] == "invalid_request"
 
 
-def give_back(application: Any, token: str, **form: Any) -> int:
+def revoke(application: Any, token: str, **form: Any) -> int:
     return post("/o/revoke_token/", {"client_id": application.client_id, "token": token, **form}).status_code
 
 
-def test_a_client_gives_its_tokens_back(subtests: pytest.Subtests) -> None:
+def test_a_client_can_revoke_its_tokens(subtests: pytest.Subtests) -> None:
     for hint in ("access_token", "refresh_token", "other", None):
         with subtests.test(hint=hint), rolled_back():
             app, user = create_client(), create_user()
             more = {"token_type_hint": hint} if hint else {}
             tokens = obtain_tokens(app, user)
-            assert give_back(app, tokens["access_token"], **more) == 200
+            assert revoke(app, tokens["access_token"], **more) == 200
             assert find_token_row(tokens["access_token"]) is None
             assert read_json(refresh(app, tokens["refresh_token"]), 400)["error"] == "invalid_grant"
 
 
-def test_a_refresh_token_takes_along_what_came_from_the_same_authorization() -> None:
+def test_revoking_a_refresh_token_revokes_its_authorization() -> None:
     app, user = create_client(), create_user()
     first = obtain_tokens(app, user)
     siblings = [read_json(refresh(app, first["refresh_token"])) for _ in range(2)]
     apart = obtain_tokens(app, user)
-    assert give_back(app, siblings[0]["refresh_token"]) == 200
+    assert revoke(app, siblings[0]["refresh_token"]) == 200
     for each in (first, *siblings):
         assert find_token_row(each["access_token"]) is None
         assert read_json(refresh(app, each["refresh_token"]), 400)["error"] == "invalid_grant"
     assert find_token_row(apart["access_token"]) is not None
 
 
-def test_a_client_gives_back_its_own_tokens_only() -> None:
+def test_a_client_revokes_its_own_tokens_only() -> None:
     app, user = create_client(), create_user()
     tokens = obtain_tokens(app, user)
     for name in ("access_token", "refresh_token"):
-        assert give_back(create_client(f"other {name}"), tokens[name]) == 200
-        assert give_back(app, "unknown") == 200
+        assert revoke(create_client(f"other {name}"), tokens[name]) == 200
+        assert revoke(app, "unknown") == 200
     assert find_token_row(tokens["access_token"]) is not None
     read_json(refresh(app, tokens["refresh_token"]))
     assert post("/o/revoke_token/", {"token": tokens["access_token"]}).status_code == 401

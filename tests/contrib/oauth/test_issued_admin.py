@@ -20,7 +20,7 @@ MODELS = {"accesstoken": get_access_token_model, "refreshtoken": get_refresh_tok
 
 @pytest.fixture
 def browser(client: Client, settings: Any) -> Client:
-    """Of somebody who has every permission that there is about codes and tokens, and no other."""
+    """The browser of a user with all permissions for codes and tokens, and no others."""
     settings.MCP = flows.SETTINGS
     carla = create_user("carla", is_staff=True)
     carla.user_permissions.set(Permission.objects.filter(content_type__app_label="oauth2_provider"))

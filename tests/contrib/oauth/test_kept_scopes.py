@@ -1,4 +1,4 @@
-"""Scopes that an operator keeps for others, of a grant that was made before: at the exchange, at a refresh, in use."""
+"""Scopes that an operator reserves after a grant: at the exchange, at a refresh, and in use."""
 
 from typing import Any
 
@@ -29,36 +29,36 @@ def keep(scope: str) -> ScopeGrant:
     return ScopeGrant.objects.create(scope=scope, groups=["editors"])
 
 
-def held(token: str) -> set[str]:
-    """What the bearer holds at the endpoint."""
+def read_scopes(token: str) -> set[str]:
+    """Return the scopes of the bearer at the endpoint."""
     asked = AuthRequest(Headers([(b"authorization", f"Bearer {token}".encode())]))
     return set(async_to_sync(create_authenticator("default").authenticate)(asked).scopes)
 
 
-def test_a_token_is_good_for_the_rest_at_once() -> None:
+def test_a_token_keeps_its_other_scopes() -> None:
     user = create_user()
     token = obtain_tokens(create_client(), user, scopes=BOTH)["access_token"]
-    assert held(token) == {"notes:read", "notes:write"}
+    assert read_scopes(token) == {"notes:read", "notes:write"}
     row = keep("notes:write")
-    assert held(token) == {"notes:read"}
+    assert read_scopes(token) == {"notes:read"}
     user.groups.add(Group.objects.create(name="editors"))
-    assert held(token) == {"notes:read", "notes:write"}
+    assert read_scopes(token) == {"notes:read", "notes:write"}
     user.groups.clear()
     row.delete()
-    assert held(token) == {"notes:read", "notes:write"}
+    assert read_scopes(token) == {"notes:read", "notes:write"}
 
 
-def test_a_refresh_gives_the_rest() -> None:
+def test_a_refresh_keeps_the_other_scopes() -> None:
     app = create_client()
     first = obtain_tokens(app, create_user(), scopes=BOTH)
     keep("notes:write")
     found = read_json(refresh(app, first["refresh_token"]))
     assert found["scope"] == "notes:read"
-    assert held(found["access_token"]) == {"notes:read"}
+    assert read_scopes(found["access_token"]) == {"notes:read"}
     assert read_json(refresh(app, found["refresh_token"], scope=BOTH), 400)["error"] == "invalid_scope"
 
 
-def test_a_refresh_that_would_give_nothing_is_refused_and_uses_nothing_up() -> None:
+def test_a_refresh_without_scopes_is_refused_and_keeps_the_token() -> None:
     app = create_client()
     token = obtain_tokens(app, create_user(), scopes=BOTH)["refresh_token"]
     rows = [keep("notes:read"), keep("notes:write")]
@@ -68,28 +68,28 @@ def test_a_refresh_that_would_give_nothing_is_refused_and_uses_nothing_up() -> N
     assert read_json(refresh(app, token))["scope"] == BOTH
 
 
-def test_a_grant_for_other_clients_takes_the_scope_from_this_one() -> None:
+def test_a_scope_reserved_for_other_clients_is_lost() -> None:
     app = create_client()
     token = obtain_tokens(app, create_user(), scopes=BOTH)["refresh_token"]
     ScopeGrant.objects.create(scope="notes:write", clients=["https://good.example/*"])
     assert read_json(refresh(app, token))["scope"] == "notes:read"
 
 
-def test_a_code_gives_the_rest() -> None:
+def test_a_code_keeps_the_other_scopes() -> None:
     app = create_client()
     given = issue_code(app, create_user(), scopes=BOTH)
     keep("notes:write")
     assert read_json(exchange(app, given))["scope"] == "notes:read"
 
 
-def test_a_code_gives_what_an_operator_leaves_the_client() -> None:
+def test_a_code_gives_the_scopes_that_the_client_may_have() -> None:
     app = create_client()
     given = issue_code(app, create_user(), scopes=BOTH)
     ClientProfile.objects.filter(application=app).update(allowed_scopes=["notes:read"])
     assert read_json(exchange(app, given))["scope"] == "notes:read"
 
 
-def test_a_code_that_would_give_nothing_gives_no_token() -> None:
+def test_a_code_without_scopes_gives_no_token() -> None:
     app = create_client()
     given = issue_code(app, create_user(), scopes="notes:write")
     keep("notes:write")

@@ -1,4 +1,4 @@
-"""What clients read of the server."""
+"""Metadata of the authorization server (RFC 8414)."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def get(path: str, **headers: Any) -> Any:
     return Client().get(path, secure=True, **headers)
 
 
-def test_the_document_is_where_clients_look(subtests: pytest.Subtests) -> None:
+def test_the_document_is_at_the_well_known_path(subtests: pytest.Subtests) -> None:
     for path in (RFC_8414, OIDC, RFC_8414 + "/"):
         with subtests.test(path=path):
             response = get(path)
@@ -52,7 +52,7 @@ def test_another_issuer_is_not_found(subtests: pytest.Subtests) -> None:
                     assert get(url).status_code == 404
 
 
-def test_a_foreign_host_changes_nothing(settings: Any) -> None:
+def test_a_foreign_host_header_is_ignored(settings: Any) -> None:
     settings.ALLOWED_HOSTS = ["*"]
     found = get(RFC_8414, HTTP_HOST="evil.example").json()
     assert not [value for value in found.values() if "evil" in str(value)]
@@ -66,7 +66,7 @@ def test_an_issuer_with_a_path_has_its_document_at_three_places() -> None:
             assert get(path).status_code == 404
 
 
-def test_what_is_switched_off_is_not_advertised(settings: Any) -> None:
+def test_disabled_features_are_not_advertised(settings: Any) -> None:
     off = {"DYNAMIC_REGISTRATION": False, "CLIENT_METADATA_DOCUMENTS": False}
     settings.MCP = {**flows.SETTINGS, "OAUTH": off}
     found = get(RFC_8414).json()
@@ -74,7 +74,7 @@ def test_what_is_switched_off_is_not_advertised(settings: Any) -> None:
     assert found["client_id_metadata_document_supported"] is False
 
 
-def test_pages_of_any_origin_may_ask_without_cookies(subtests: pytest.Subtests) -> None:
+def test_any_origin_may_read_without_cookies(subtests: pytest.Subtests) -> None:
     for path in (RFC_8414, "/o/token/", "/o/revoke_token/", "/o/introspect/", "/token"):
         with subtests.test(path=path):
             response = Client().options(path, secure=True, HTTP_ORIGIN="https://inspector.example")
@@ -84,6 +84,6 @@ def test_pages_of_any_origin_may_ask_without_cookies(subtests: pytest.Subtests) 
             assert "Access-Control-Allow-Credentials" not in response
 
 
-def test_a_document_is_only_read() -> None:
+def test_other_methods_are_refused() -> None:
     assert Client().post(RFC_8414, secure=True).status_code == 405
     assert Client().head(RFC_8414, secure=True).status_code == 200

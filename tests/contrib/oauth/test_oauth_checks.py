@@ -21,7 +21,7 @@ class OwnValidator(Validator):
     """A project's, made of ours."""
 
 
-def told(**overrides: Any) -> list[str]:
+def list_messages(**overrides: Any) -> list[str]:
     with override_settings(
         ROOT_URLCONF=overrides.pop("urls", "tests.contrib.oauth.urls"),
         LOGIN_URL=overrides.pop("login", "https://login.example/"),
@@ -33,8 +33,8 @@ def told(**overrides: Any) -> list[str]:
     return [str(message.id).removeprefix("mcp_django.") for message in messages]
 
 
-def test_what_the_function_makes_is_sound() -> None:
-    assert told(urls="tests.contrib.oauth.urls") == []
+def test_settings_made_by_the_function_have_no_problems() -> None:
+    assert list_messages(urls="tests.contrib.oauth.urls") == []
 
 
 PROBLEMS: list[tuple[dict[str, Any], str]] = [
@@ -69,29 +69,29 @@ PROBLEMS: list[tuple[dict[str, Any], str]] = [
 def test_problems_are_reported(subtests: pytest.Subtests) -> None:
     for overrides, expected in PROBLEMS:
         with subtests.test(overrides=overrides):
-            assert told(**{"urls": "tests.contrib.oauth.urls", **overrides}) == [expected]
+            assert list_messages(**{"urls": "tests.contrib.oauth.urls", **overrides}) == [expected]
 
 
-def test_people_have_to_be_able_to_log_in(subtests: pytest.Subtests) -> None:
+def test_a_missing_login_page_is_reported(subtests: pytest.Subtests) -> None:
     for url in ("/nowhere/", "no-view-of-this-name"):
         with subtests.test(url=url):
-            assert told(login=url) == ["W034"]
+            assert list_messages(login=url) == ["W034"]
 
 
-def test_a_login_page_may_be_named_in_any_way(subtests: pytest.Subtests) -> None:
+def test_a_login_page_may_be_a_path_a_url_name_or_a_url(subtests: pytest.Subtests) -> None:
     for url in ("/accounts/login/?of=shop", "login", "https://login.example/"):
         with subtests.test(url=url):
-            assert told(login=url) == []
+            assert list_messages(login=url) == []
 
 
 def test_an_issuer_below_a_path_may_have_its_server_there() -> None:
     issuer = {"OIDC_ISS_ENDPOINT": f"{ISSUER}/below"}
-    assert told(urls="tests.contrib.oauth.urls_below", **issuer) == []
-    assert told(**issuer) == []
+    assert list_messages(urls="tests.contrib.oauth.urls_below", **issuer) == []
+    assert list_messages(**issuer) == []
 
 
-def test_a_validator_of_the_project_is_made_of_ours() -> None:
-    assert told(urls="tests.contrib.oauth.urls", OAUTH2_VALIDATOR_CLASS=f"{__name__}.OwnValidator") == []
+def test_a_validator_of_the_project_may_extend_that_of_the_package() -> None:
+    assert list_messages(urls="tests.contrib.oauth.urls", OAUTH2_VALIDATOR_CLASS=f"{__name__}.OwnValidator") == []
 
 
 def test_an_untested_version_of_the_toolkit_is_reported(
@@ -100,15 +100,15 @@ def test_an_untested_version_of_the_toolkit_is_reported(
     for found, wrong in (("3.4.1", False), ("3.5.0", False), ("3.3.0", True), ("4.0.0", True)):
         with subtests.test(found=found):
             monkeypatch.setattr(checks, "version", lambda name, found=found: found)
-            assert told(urls="tests.contrib.oauth.urls") == (["E032"] if wrong else [])
+            assert list_messages(urls="tests.contrib.oauth.urls") == (["E032"] if wrong else [])
 
 
-def test_the_toolkit_has_to_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_toolkit_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apps, "is_installed", lambda name: name != "oauth2_provider")
     with pytest.raises(ImproperlyConfigured, match="INSTALLED_APPS"):
         apps.get_app_config("mcp_oauth").import_models()
 
 
-def test_without_the_app_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_app_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks.apps, "is_installed", lambda name: False)
-    assert told(urls="tests.interaction.urls", PKCE_REQUIRED=False, OIDC_ISS_ENDPOINT="") == []
+    assert list_messages(urls="tests.interaction.urls", PKCE_REQUIRED=False, OIDC_ISS_ENDPOINT="") == []

@@ -1,4 +1,4 @@
-"""`MCP["OAUTH"]`, and what of it django-oauth-toolkit is told."""
+"""`MCP["OAUTH"]`, and the settings of django-oauth-toolkit that are made from it."""
 
 import subprocess
 import sys
@@ -54,13 +54,13 @@ def test_lifetimes_follow_the_options(settings: Any) -> None:
     assert found.ALLOWED_REDIRECT_URI_SCHEMES == ["https", "http", "zed"]
 
 
-def test_what_is_overridden_wins() -> None:
+def test_overridden_settings_take_precedence() -> None:
     found = oauth2_provider_settings(issuer="https://host.example", ACCESS_TOKEN_EXPIRE_SECONDS=5, PKCE_REQUIRED=False)
     assert found["ACCESS_TOKEN_EXPIRE_SECONDS"] == 5
     assert found["PKCE_REQUIRED"] is False
 
 
-def test_an_issuer_is_taken_as_it_is(subtests: pytest.Subtests) -> None:
+def test_an_issuer_is_kept_unchanged(subtests: pytest.Subtests) -> None:
     for issuer in ("https://host.example", "https://host.example/auth", "http://localhost:8000"):
         with subtests.test(issuer=issuer):
             assert oauth2_provider_settings(issuer=issuer)["OIDC_ISS_ENDPOINT"] == issuer

@@ -1,4 +1,4 @@
-"""What docs/protect/oauth-pages.md says of templates and options is so."""
+"""Templates and options of docs/protect/oauth-pages.md."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ TEMPLATES = Path(mcp_django.contrib.oauth.__file__).with_name("templates")
 SHARED = Path(mcp_django.__file__).parent
 
 
-def test_the_blocks_are_there() -> None:
+def test_the_documented_blocks_exist() -> None:
     base = (TEMPLATES / "mcp_oauth" / "base.html").read_text()
     assert base.startswith('{% extends "mcp_django/page.html" %}')
     base += (SHARED / "templates" / "mcp_django" / "page.html").read_text()
@@ -26,7 +26,7 @@ def test_the_blocks_are_there() -> None:
         assert f"{{% block {block} %}}" in base
 
 
-def test_the_colours_are_there() -> None:
+def test_the_documented_colours_exist() -> None:
     style = (SHARED / "static" / "mcp_django" / "pages.css").read_text()
     named = re.findall(r"`(--\w+)`", PAGE)
     assert named
@@ -50,7 +50,7 @@ def test_the_templates_work(tmp_path: Path, subtests: pytest.Subtests) -> None:
             assert "You are signed out" in shown
 
 
-def test_the_options_are_there(subtests: pytest.Subtests) -> None:
+def test_the_documented_options_exist(subtests: pytest.Subtests) -> None:
     for name in ("REMEMBER_CONSENT", "REMEMBER_LOOPBACK", "PERSONAL_TOKENS", "PERSONAL_TOKEN_DAYS"):
         with subtests.test(name=name):
             assert name in PAGE
@@ -58,7 +58,7 @@ def test_the_options_are_there(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.django_db
-def test_the_pages_are_there(site: None, subtests: pytest.Subtests) -> None:
+def test_the_documented_pages_exist(site: None, subtests: pytest.Subtests) -> None:
     places = re.findall(r"^\| `(/o/\w+/)`", PAGE, re.MULTILINE)
     assert len(places) == 4
     for place in places:

@@ -33,7 +33,7 @@ def test_a_name_is_shown_in_one_line_of_visible_characters(subtests: pytest.Subt
             assert build_client_display(application).name == shown
 
 
-def test_letters_of_other_alphabets_do_not_pass_for_a_host() -> None:
+def test_a_host_with_letters_of_another_alphabet_is_shown_in_punycode() -> None:
     assert get_ascii_host("https://\u0441laude.ai/client") == "xn--laude-0ye.ai"
     assert get_ascii_host("https://claude.ai/client") == "claude.ai"
     assert get_ascii_host("https://[/") == ""
@@ -52,7 +52,7 @@ TARGETS: list[tuple[str, str, str, str]] = [
 ]
 
 
-def test_a_target_says_where_it_leads(subtests: pytest.Subtests) -> None:
+def test_a_redirect_target_is_shown_by_its_destination(subtests: pytest.Subtests) -> None:
     for uri, kind, host, source in TARGETS:
         with subtests.test(uri=uri):
             target = get_redirect_target(uri)
@@ -60,26 +60,26 @@ def test_a_target_says_where_it_leads(subtests: pytest.Subtests) -> None:
             assert target.is_local is (kind != "web")
 
 
-def test_targets_on_the_own_machine_count_as_one() -> None:
+def test_loopback_targets_count_as_one() -> None:
     uris = ["http://127.0.0.1:1/a", "http://localhost/b", "https://a.example/1", "https://a.example/2", "cursor://x/y"]
     assert get_redirect_hosts(uris) == ["a.example", "cursor:", "this computer"]
 
 
 @pytest.mark.django_db
-def test_only_a_document_proves_a_host() -> None:
+def test_only_a_document_verifies_a_host() -> None:
     assert build_client_display(make_client(source=Source.DOCUMENT)).host == "client.example"
     registered = build_client_display(make_client(source=Source.REGISTERED))
     assert (registered.host, registered.vouched, registered.initial) == ("", False, "C")
 
 
 @pytest.mark.django_db
-def test_an_operator_vouches_for_what_they_approved() -> None:
+def test_an_approved_or_manual_client_is_vouched_for() -> None:
     assert build_client_display(make_client(approved=True)).vouched
     assert build_client_display(make_client(source=Source.MANUAL)).vouched
 
 
 @pytest.mark.django_db
-def test_a_client_that_a_user_made_is_not_vouched_for() -> None:
+def test_a_manual_client_of_a_user_who_is_not_staff_is_not_vouched_for() -> None:
     application = make_client(source=Source.MANUAL)
     application.user = User.objects.create_user("mallory")
     assert not build_client_display(application).vouched

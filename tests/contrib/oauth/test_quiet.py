@@ -48,6 +48,6 @@ def test_messages_of_libraries_are_redacted(subtests: pytest.Subtests) -> None:
             assert "SECRET" not in replace_patterns(text, PATTERNS)
 
 
-def test_what_is_no_credential_stays() -> None:
+def test_other_values_are_not_redacted() -> None:
     text = "Dispatching grant_type refresh_token request to <Grant>; Token request validation ok for <Request>"
     assert replace_patterns(text, PATTERNS) == text

@@ -1,4 +1,4 @@
-"""Several at the same moment, each on a connection of its own: what a process of the client does for itself."""
+"""Simultaneous requests of one client, each on a connection of its own."""
 
 import threading
 from collections.abc import Callable
@@ -26,8 +26,8 @@ def protected(settings: Any) -> None:
     settings.MCP = flows.SETTINGS
 
 
-def at_once(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, *, meet: tuple[Any, str] | None) -> list[Any]:
-    """What `work` gives in threads that go on together from the call of what `meet` names, with all read before."""
+def run_at_once(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, *, meet: tuple[Any, str] | None) -> list[Any]:
+    """Run `work` in threads that wait for each other after the call of the function `meet`. Return the results."""
     barrier = threading.Barrier(PARALLEL)
     if meet is not None:
         place, name = meet
@@ -61,7 +61,7 @@ def test_parallel_refreshes_give_working_pairs(monkeypatch: pytest.MonkeyPatch) 
     app = create_client()
     token = obtain_tokens(app, create_user())["refresh_token"]
     # All have found the token good before one of them uses it.
-    responses = at_once(lambda: refresh(app, token), monkeypatch, meet=(refresh_rotation, "is_replayed"))
+    responses = run_at_once(lambda: refresh(app, token), monkeypatch, meet=(refresh_rotation, "is_replayed"))
     pairs = [read_json(response) for response in responses]
     assert len({each["access_token"] for each in pairs}) == PARALLEL
     for each in pairs:
@@ -69,11 +69,11 @@ def test_parallel_refreshes_give_working_pairs(monkeypatch: pytest.MonkeyPatch) 
         read_json(refresh(app, each["refresh_token"]))
 
 
-def test_a_code_that_is_used_twice_at_once_ends_what_it_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_code_used_twice_at_once_revokes_its_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     app, user = create_client(), create_user()
     given = issue_code(app, user)
     # All have found the code before one of them uses it up.
-    responses = at_once(lambda: exchange(app, given), monkeypatch, meet=(resource_indicators, "resolve_resources"))
+    responses = run_at_once(lambda: exchange(app, given), monkeypatch, meet=(resource_indicators, "resolve_resources"))
     good = [response for response in responses if response.status_code == 200]
     assert len(good) == 1
     assert {read_json(response, 400)["error"] for response in responses if response is not good[0]} == {"invalid_grant"}
@@ -81,7 +81,7 @@ def test_a_code_that_is_used_twice_at_once_ends_what_it_gave(monkeypatch: pytest
     assert read_json(refresh(app, read_json(good[0])["refresh_token"]), 400)["error"] == "invalid_grant"
 
 
-def test_tokens_that_are_revoked_before_they_are_answered_are_answered_all_the_same(
+def test_tokens_revoked_before_the_response_are_returned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app, user = create_client(), create_user()
@@ -95,7 +95,7 @@ def test_tokens_that_are_revoked_before_they_are_answered_are_answered_all_the_s
     assert flows.find_token_row(read_json(exchange(app, issue_code(app, user)))["access_token"]) is None
 
 
-def test_nothing_survives_a_revocation_beside_refreshes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revocation_during_refreshes_leaves_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     app, user = create_client(), create_user()
     token = obtain_tokens(app, user)["refresh_token"]
     turns = iter(range(PARALLEL))
@@ -110,14 +110,14 @@ def test_nothing_survives_a_revocation_beside_refreshes(monkeypatch: pytest.Monk
         return refresh(app, token)
 
     real = revocation.withdraw_access
-    at_once(work, monkeypatch, meet=None)
+    run_at_once(work, monkeypatch, meet=None)
     assert not get_access_token_model().objects.exists()
     assert not get_refresh_token_model().objects.filter(revoked=None).exists()
     assert not TokenFamily.objects.filter(revoked=None).exists()
 
 
-def test_a_turn_begins_with_a_write(django_assert_num_queries: Any) -> None:
-    """A transaction that has read before it writes would be refused by SQLite as soon as another one wrote between."""
+def test_a_transaction_begins_with_a_write(django_assert_num_queries: Any) -> None:
+    """SQLite refuses a transaction that reads before it writes, if another one wrote in between."""
     app = create_client()
     token = refresh_rotation.find_refresh_token(obtain_tokens(app, create_user())["refresh_token"])
     with django_assert_num_queries(4) as found:

@@ -1,4 +1,4 @@
-"""Redirect URIs: what real clients register, and what nobody may."""
+"""Redirect URIs: those of real clients, and those that are refused."""
 
 import pytest
 
@@ -79,13 +79,13 @@ HOSTILE = {
 }
 
 
-def test_the_redirect_uris_of_real_clients_are_taken(subtests: pytest.Subtests) -> None:
+def test_the_redirect_uris_of_real_clients_are_accepted(subtests: pytest.Subtests) -> None:
     for uri in REAL:
         with subtests.test(uri=uri):
             assert find_redirect_problem(uri, schemes=SCHEMES) is None
 
 
-def test_a_redirect_uri_that_could_lead_elsewhere_is_refused(subtests: pytest.Subtests) -> None:
+def test_an_ambiguous_redirect_uri_is_refused(subtests: pytest.Subtests) -> None:
     for name, uri in HOSTILE.items():
         with subtests.test(name):
             told = find_redirect_problem(uri, schemes=SCHEMES)
@@ -112,26 +112,26 @@ AMBIGUOUS: list[str] = [
 ]
 
 
-def test_a_uri_that_readers_could_differ_about_is_not_well_formed(subtests: pytest.Subtests) -> None:
+def test_a_uri_that_parsers_read_differently_is_not_well_formed(subtests: pytest.Subtests) -> None:
     for uri in AMBIGUOUS:
         with subtests.test(uri=uri):
             assert not is_well_formed(uri)
             assert all(map(is_well_formed, [*REAL, "http://intranet.example/cb"]))
 
 
-def test_private_use_schemes_are_those_that_were_allowed() -> None:
+def test_only_allowed_private_schemes_are_accepted() -> None:
     assert find_redirect_problem("cursor://x/cb")
     assert find_redirect_problem("com.example.app:/cb", schemes=["com.example.app"]) is None
 
 
-def test_allowing_a_scheme_of_the_browser_allows_nothing(subtests: pytest.Subtests) -> None:
+def test_browser_schemes_cannot_be_allowed(subtests: pytest.Subtests) -> None:
     for scheme in ("javascript", "data", "https", "http", "file", "blob", "ws", "a b", "", "Cursor"):
         with subtests.test(scheme=scheme):
             assert not is_private_use(scheme)
             assert find_redirect_problem(f"{scheme}://evil.example/x", schemes=[scheme]) or scheme == "https"
 
 
-def test_loopback_and_apps_are_told_from_the_web() -> None:
+def test_loopback_and_app_redirects_are_distinguished_from_the_web() -> None:
     local = ["http://127.0.0.1:1/", "http://localhost/cb", "https://localhost/cb", "http://[::1]/"]
     assert all(map(is_loopback, local))
     assert all(map(is_native, [*local, "cursor://x/cb"]))
@@ -139,7 +139,7 @@ def test_loopback_and_apps_are_told_from_the_web() -> None:
     assert not any(map(is_native, ["https://claude.ai/cb", "https://localhost.evil.example/"]))
 
 
-def test_what_is_shown_of_a_redirect_uri_is_where_it_leads() -> None:
+def test_a_redirect_uri_is_shown_by_its_destination() -> None:
     assert get_display_host("https://claude.ai/api/mcp/auth_callback") == "claude.ai"
     assert get_display_host("http://127.0.0.1:33418/") == "127.0.0.1:33418"
     assert get_display_host("cursor://anysphere.cursor-mcp/oauth/callback") == "cursor:"
@@ -164,7 +164,7 @@ DIFFERENT = [
 ]
 
 
-def test_a_redirect_uri_is_compared_character_by_character_but_for_the_port_of_loopback(
+def test_redirect_uris_are_compared_exactly_except_for_the_port_of_loopback(
     subtests: pytest.Subtests,
 ) -> None:
     for expected, uris in ((True, SAME), (False, DIFFERENT)):

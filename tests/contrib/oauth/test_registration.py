@@ -1,4 +1,4 @@
-"""Dynamic client registration (RFC 7591), as clients and strangers meet it."""
+"""Dynamic client registration (RFC 7591), by clients and by strangers."""
 
 import json
 from typing import Any
@@ -57,7 +57,7 @@ def test_a_real_client_registers(subtests: pytest.Subtests) -> None:
             assert (profile.approved, profile.trusted, profile.service_user) == (False, False, None)
 
 
-def test_each_redirect_uri_that_was_registered_is_one_that_is_allowed() -> None:
+def test_each_registered_redirect_uri_is_allowed() -> None:
     for given in REAL.values():
         application = Application.objects.get(client_id=send(given).json()["client_id"])
         assert all(application.redirect_uri_allowed(uri) for uri in given["redirect_uris"])
@@ -74,7 +74,7 @@ def test_the_port_of_a_loopback_redirect_is_the_clients_to_choose_at_run_time() 
         assert not application.redirect_uri_allowed(uri)
 
 
-def test_a_confidential_client_is_told_its_secret_once_and_how_long_it_lasts() -> None:
+def test_a_confidential_client_gets_its_secret_with_its_expiry() -> None:
     response = register(token_endpoint_auth_method="client_secret_post")
     told = response.json()
     application = Application.objects.get(client_id=told["client_id"])
@@ -89,18 +89,18 @@ def test_a_confidential_client_is_told_its_secret_once_and_how_long_it_lasts() -
     assert response["Content-Type"] == "application/json"
 
 
-def test_a_public_client_has_no_secret_that_anybody_was_told() -> None:
+def test_a_public_client_gets_no_secret() -> None:
     told = register(token_endpoint_auth_method="none").json()
     application = Application.objects.get(client_id=told["client_id"])
     assert not any(has_secret(application, guess) for guess in ("", application.client_secret))
 
 
-def test_the_type_of_the_application_is_said_back() -> None:
+def test_the_application_type_is_returned() -> None:
     assert register(application_type="native").json()["application_type"] == "native"
     assert "application_type" not in register().json()
 
 
-def test_there_is_no_token_to_manage_a_registration_with() -> None:
+def test_no_registration_access_token_is_issued() -> None:
     told = register().json()
     assert "registration_access_token" not in told
     assert "registration_client_uri" not in told
@@ -115,14 +115,14 @@ def test_a_client_without_the_code_grant_does_not_register(subtests: pytest.Subt
             assert not Application.objects.exists()
 
 
-def test_other_grants_beside_the_code_grant_are_not_registered() -> None:
+def test_other_grant_types_are_not_registered() -> None:
     told = register(grant_types=["authorization_code", "client_credentials", "password"]).json()
     assert told["grant_types"] == ["authorization_code", "refresh_token"]
     application = Application.objects.get(client_id=told["client_id"])
     assert not application.allows_grant_type(Application.GRANT_CLIENT_CREDENTIALS, Application.GRANT_PASSWORD)
 
 
-def test_a_hostile_redirect_uri_is_refused_beside_a_good_one(subtests: pytest.Subtests) -> None:
+def test_a_hostile_redirect_uri_is_refused_next_to_a_valid_one(subtests: pytest.Subtests) -> None:
     for name in HOSTILE:
         with subtests.test(name=name), rolled_back():
             response = register(redirect_uris=[CALLBACK, HOSTILE[name]])
@@ -136,7 +136,7 @@ def test_a_web_application_on_loopback_is_refused() -> None:
     assert (response.status_code, response.json()["error"]) == (400, "invalid_redirect_uri")
 
 
-def test_odd_json_is_a_clean_error(subtests: pytest.Subtests) -> None:
+def test_malformed_json_is_a_clean_error(subtests: pytest.Subtests) -> None:
     for name in NOT_TAKEN:
         with subtests.test(name=name), rolled_back():
             response = send(NOT_TAKEN[name])
@@ -164,7 +164,7 @@ MEMBERS = [
 ]
 
 
-def test_any_value_of_any_member_is_taken_or_refused(subtests: pytest.Subtests) -> None:
+def test_any_value_of_any_member_is_accepted_or_refused(subtests: pytest.Subtests) -> None:
     for member in MEMBERS:
         with subtests.test(member=member), rolled_back():
             for value in ODD:
@@ -195,7 +195,7 @@ def test_the_content_type_of_a_body_is_json(subtests: pytest.Subtests) -> None:
             assert send({"redirect_uris": [CALLBACK]}, kind="application/json; charset=utf-8").status_code == 201
 
 
-def test_nothing_but_post_registers(subtests: pytest.Subtests) -> None:
+def test_other_methods_register_nothing(subtests: pytest.Subtests) -> None:
     for method in ("get", "put", "patch", "delete"):
         with subtests.test(method=method):
             response = getattr(Client(), method)(URL)
@@ -203,7 +203,7 @@ def test_nothing_but_post_registers(subtests: pytest.Subtests) -> None:
             assert response.json()["error"] == "invalid_request"
 
 
-def test_pages_of_any_origin_may_register_without_cookies() -> None:
+def test_any_origin_may_register_without_cookies() -> None:
     response = Client().options(URL, HTTP_ORIGIN="https://inspector.example")
     assert response.status_code == 204
     for found in (response, register(), send(b"x")):
@@ -219,7 +219,7 @@ def test_clients_that_read_no_metadata_register_at_the_default_path(subtests: py
             assert response.status_code == 201
 
 
-def test_a_database_that_is_down_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_failure_is_an_unavailable_response(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*args: Any, **kwargs: Any) -> None:
         raise OperationalError("secret words of the database")
 
@@ -238,7 +238,7 @@ def test_a_registered_client_has_no_owner() -> None:
     assert Application.objects.get(client_id=told["client_id"]).user is None
 
 
-def test_one_address_registers_so_many_in_an_hour() -> None:
+def test_registrations_are_limited_per_address_and_hour() -> None:
     statuses = [register().status_code for _ in range(22)]
     assert statuses == [201] * 20 + [429] * 2
     refused = register()
@@ -247,17 +247,17 @@ def test_one_address_registers_so_many_in_an_hour() -> None:
     assert send({"redirect_uris": [CALLBACK]}, REMOTE_ADDR="198.51.100.7").status_code == 201
 
 
-def test_a_client_of_this_machine_has_an_address_too() -> None:
+def test_a_loopback_client_is_limited_by_address() -> None:
     register()
     assert ClientProfile.objects.get().created_ip == "127.0.0.1"
 
 
-def test_what_is_refused_counts_as_well() -> None:
+def test_refused_registrations_count_toward_the_limit() -> None:
     assert [send(b"x").status_code for _ in range(21)] == [400] * 20 + [429]
 
 
 def test_a_client_cannot_choose_its_address(subtests: pytest.Subtests) -> None:
-    """From inside, with a proxy in between that the settings do not know, all are one."""
+    """Behind a proxy that the settings do not name, all clients share one address."""
     for peer, kept in (("198.51.100.7", "198.51.100.7"), ("127.0.0.1", None)):
         with subtests.test(peer=peer), rolled_back():
             body = {"redirect_uris": [CALLBACK]}
@@ -268,7 +268,7 @@ def test_a_client_cannot_choose_its_address(subtests: pytest.Subtests) -> None:
             assert set(ClientProfile.objects.values_list("created_ip", flat=True)) == {kept}
 
 
-def test_proxies_of_ones_own_say_whose_address_it_is(settings: Any) -> None:
+def test_trusted_proxies_provide_the_address_of_the_client(settings: Any) -> None:
     settings.MCP = {"RATES": {"NUM_PROXIES": 1, "REGISTRATION": "1/h"}}
     body, chain = {"redirect_uris": [CALLBACK]}, "203.0.113.9, 198.51.100.{}"
     statuses = [send(body, HTTP_X_FORWARDED_FOR=chain.format(n)).status_code for n in (1, 1, 2)]
@@ -276,7 +276,7 @@ def test_proxies_of_ones_own_say_whose_address_it_is(settings: Any) -> None:
     assert set(ClientProfile.objects.values_list("created_ip", flat=True)) == {"198.51.100.1", "198.51.100.2"}
 
 
-def test_addresses_of_one_network_are_one() -> None:
+def test_addresses_of_one_network_share_a_limit() -> None:
     statuses = [
         send({"redirect_uris": [CALLBACK]}, REMOTE_ADDR=f"2001:db8:1:2::{n:x}").status_code for n in range(1, 22)
     ]
@@ -301,7 +301,7 @@ def test_registration_can_be_switched_off() -> None:
     assert not Application.objects.exists()
 
 
-async def test_it_is_the_same_under_asgi() -> None:
+async def test_registration_works_under_asgi() -> None:
     body = json.dumps({"redirect_uris": [CALLBACK]})
     response = await AsyncClient().post(URL, body, content_type="application/json")
     assert response.status_code == 201

@@ -1,4 +1,4 @@
-"""Refresh tokens: once, and for a moment for siblings."""
+"""Refresh tokens: each is used once, and for a moment gives siblings."""
 
 from datetime import timedelta
 from typing import Any
@@ -27,11 +27,11 @@ def age(seconds: float) -> None:
         Rotation.objects.filter(pk=state.pk).update(superseded=state.superseded - timedelta(seconds=seconds))
 
 
-def refused(app: Any, token: str) -> None:
+def assert_refused(app: Any, token: str) -> None:
     assert read_json(refresh(app, token), 400)["error"] == "invalid_grant"
 
 
-def test_each_refresh_gives_a_new_pair_with_what_the_user_allowed() -> None:
+def test_each_refresh_gives_a_new_pair_with_the_granted_scopes() -> None:
     app, user = create_client(), create_user()
     first = obtain_tokens(app, user, scopes="notes:read notes:write")
     second = read_json(refresh(app, first["refresh_token"]))
@@ -41,14 +41,14 @@ def test_each_refresh_gives_a_new_pair_with_what_the_user_allowed() -> None:
     assert find_token_row(second["access_token"]).user == user
 
 
-def test_a_call_in_flight_keeps_its_access_token() -> None:
+def test_a_refresh_keeps_the_previous_access_token_valid() -> None:
     app = create_client()
     first = obtain_tokens(app, create_user())
     read_json(refresh(app, first["refresh_token"]))
     assert find_token_row(first["access_token"]) is not None
 
 
-def test_a_token_that_was_just_used_gives_siblings() -> None:
+def test_a_token_used_moments_ago_gives_siblings() -> None:
     app = create_client()
     first = obtain_tokens(app, create_user())["refresh_token"]
     pairs = [read_json(refresh(app, first)) for _ in range(6)]
@@ -58,69 +58,69 @@ def test_a_token_that_was_just_used_gives_siblings() -> None:
         read_json(refresh(app, each["refresh_token"]))
 
 
-def test_there_are_so_many_siblings_and_no_more() -> None:
+def test_the_number_of_siblings_is_limited() -> None:
     app = create_client()
     first = obtain_tokens(app, create_user())["refresh_token"]
     pairs = [read_json(refresh(app, first)) for _ in range(6)]
-    refused(app, first)
+    assert_refused(app, first)
     for each in pairs:
         assert find_token_row(each["access_token"]) is None
-        refused(app, each["refresh_token"])
+        assert_refused(app, each["refresh_token"])
 
 
-def test_a_token_that_comes_late_ends_the_family() -> None:
+def test_a_token_reused_after_the_grace_revokes_its_family() -> None:
     app = create_client()
     first = obtain_tokens(app, create_user())
     second = read_json(refresh(app, first["refresh_token"]))
     age(31)
-    refused(app, first["refresh_token"])
-    refused(app, second["refresh_token"])
+    assert_refused(app, first["refresh_token"])
+    assert_refused(app, second["refresh_token"])
     for each in (first, second):
         assert find_token_row(each["access_token"]) is None
 
 
-def test_a_token_of_an_older_generation_ends_the_family_at_once() -> None:
+def test_a_token_of_an_older_generation_revokes_its_family() -> None:
     app = create_client()
     first = obtain_tokens(app, create_user())["refresh_token"]
     second = read_json(refresh(app, first))["refresh_token"]
     third = read_json(refresh(app, second))
-    refused(app, first)
-    refused(app, third["refresh_token"])
+    assert_refused(app, first)
+    assert_refused(app, third["refresh_token"])
     assert find_token_row(third["access_token"]) is None
 
 
-def test_a_token_that_was_given_back_gives_no_sibling() -> None:
+def test_a_revoked_token_gives_no_sibling() -> None:
     app = create_client()
     tokens = obtain_tokens(app, create_user())
     form = {"token": tokens["refresh_token"], "client_id": app.client_id}
     assert flows.post("/o/revoke_token/", form).status_code == 200
-    refused(app, tokens["refresh_token"])
+    assert_refused(app, tokens["refresh_token"])
     assert find_token_row(tokens["access_token"]) is None
 
 
-def test_without_grace_a_token_is_good_once(settings: Any) -> None:
+def test_without_grace_a_token_is_valid_once(settings: Any) -> None:
     settings.MCP = {**flows.SETTINGS, "OAUTH": {"REFRESH_GRACE": 0}}
     app = create_client()
     first = obtain_tokens(app, create_user())["refresh_token"]
     read_json(refresh(app, first))
-    refused(app, first)
+    assert_refused(app, first)
 
 
-def test_a_token_that_was_not_used_for_long_is_good_for_nothing() -> None:
+def test_an_idle_refresh_token_expires() -> None:
     app = create_client()
     token = obtain_tokens(app, create_user())["refresh_token"]
     get_refresh_token_model().objects.update(created=timezone.now() - timedelta(days=30))
-    refused(app, token)
+    assert_refused(app, token)
 
 
-def test_another_client_gets_nothing_and_ends_nothing() -> None:
+def test_another_client_gets_and_revokes_nothing() -> None:
     app = create_client()
     token = obtain_tokens(app, create_user())["refresh_token"]
-    refused(create_client("other"), token)
+    assert_refused(create_client("other"), token)
     read_json(refresh(app, token))
 
 
-def test_a_refresh_may_narrow_and_not_widen() -> None:
+def test_a_refresh_may_narrow_scopes_and_not_widen_them() -> None:
     app = create_client()
     token = obtain_tokens(app, create_user(), scopes="notes:read offline_access")["refresh_token"]
     assert read_json(refresh(app, token, scope="notes:read notes:write"), 400)["error"] == "invalid_scope"
@@ -129,21 +129,21 @@ def test_a_refresh_may_narrow_and_not_widen() -> None:
     assert narrowed["scope"] == "notes:read"
 
 
-def test_a_refresh_gives_no_scope_that_was_taken_away() -> None:
+def test_a_refresh_gives_no_withdrawn_scope() -> None:
     app = create_client()
     token = obtain_tokens(app, create_user(), scopes="notes:read notes:write")["refresh_token"]
     ClientProfile.objects.filter(application=app).update(allowed_scopes=["notes:read"])
     assert read_json(refresh(app, token))["scope"] == "notes:read"
 
 
-def test_an_access_token_that_an_operator_deleted_is_not_made_again() -> None:
+def test_a_deleted_access_token_is_not_issued_again() -> None:
     app = create_client()
     tokens = obtain_tokens(app, create_user())
     find_token_row(tokens["access_token"]).delete()
-    refused(app, tokens["refresh_token"])
+    assert_refused(app, tokens["refresh_token"])
 
 
-def test_rows_go_with_their_tokens() -> None:
+def test_rows_are_deleted_with_their_tokens() -> None:
     app = create_client()
     obtain_tokens(app, create_user())
     get_refresh_token_model().objects.all().delete()
@@ -152,7 +152,7 @@ def test_rows_go_with_their_tokens() -> None:
     assert not TokenFamily.objects.exists()
 
 
-def test_what_is_kept_of_tokens_is_cleared_when_they_are_good_for_nothing() -> None:
+def test_records_of_expired_tokens_are_cleared() -> None:
     app = create_client()
     token = obtain_tokens(app, create_user())["refresh_token"]
     call_command("mcp_clearclients")
@@ -164,4 +164,4 @@ def test_what_is_kept_of_tokens_is_cleared_when_they_are_good_for_nothing() -> N
     assert not UsedCode.objects.exists()
     assert not TokenFamily.objects.exists()
     assert not Rotation.objects.exists()
-    refused(app, token)
+    assert_refused(app, token)

@@ -64,11 +64,11 @@ def replay(found: BearerMemory) -> None:
     found.row.delete()
 
 
-def send_away(found: BearerMemory) -> None:
+def withdraw_access(found: BearerMemory) -> None:
     revocation.withdraw_access(found.user, found.app)
 
 
-def take_back(found: BearerMemory) -> None:
+def revoke_consent(found: BearerMemory) -> None:
     consent = Consent.objects.get()
     consent.revoked = timezone.now()
     consent.save()
@@ -89,8 +89,8 @@ def block(found: BearerMemory) -> None:
 ENDS: dict[str, Callable[[BearerMemory], Any]] = {
     "the client gives it back": revoke,
     "the row is deleted": replay,
-    "the user sends the client away": send_away,
-    "the admin takes the consent back": take_back,
+    "the user sends the client away": withdraw_access,
+    "the admin takes the consent back": revoke_consent,
     "the admin deletes the consent": lambda found: Consent.objects.get().delete(),
     "the admin deletes consents": lambda found: Consent.objects.all().delete(),
     "expired tokens are cleared": clear,
@@ -114,16 +114,16 @@ def test_a_bearer_is_forgotten_when_the_token_ends(
             assert found.store.get(b"other") is not None
 
 
-def test_a_consent_that_is_taken_back_takes_its_tokens_along() -> None:
+def test_a_revoked_consent_revokes_its_tokens() -> None:
     found = BearerMemory()
     issue_code(found.app, found.user)
-    take_back(found)
+    revoke_consent(found)
     assert not get_access_token_model().objects.exists()
     assert not get_grant_model().objects.exists()
     assert read_json(refresh(found.app, found.tokens["refresh_token"]), 400)["error"] == "invalid_grant"
 
 
-def test_a_new_token_is_no_reason_to_forget(django_capture_on_commit_callbacks: Any) -> None:
+def test_a_new_token_forgets_no_bearer(django_capture_on_commit_callbacks: Any) -> None:
     found = BearerMemory()
     with django_capture_on_commit_callbacks(execute=True):
         obtain_tokens(found.app, found.user)

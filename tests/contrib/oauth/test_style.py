@@ -1,4 +1,4 @@
-"""The colours of the pages can be told apart (WCAG 2.2, 1.4.3 and 1.4.11)."""
+"""Contrast of the colours of the pages (WCAG 2.2, 1.4.3 and 1.4.11)."""
 
 import re
 from pathlib import Path
@@ -39,7 +39,7 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-def test_text_is_told_from_what_is_behind_it(subtests: pytest.Subtests) -> None:
+def test_text_contrasts_with_its_background(subtests: pytest.Subtests) -> None:
     for scheme in ("light", "dark"):
         with subtests.test(scheme=scheme):
             colours = palettes()[scheme]
@@ -47,7 +47,7 @@ def test_text_is_told_from_what_is_behind_it(subtests: pytest.Subtests) -> None:
             assert {pair: found for pair, found in weak.items() if found < 4.5} == {}
 
 
-def test_edges_and_the_focus_are_told_from_what_is_around_them(subtests: pytest.Subtests) -> None:
+def test_edges_and_the_focus_contrast_with_their_surroundings(subtests: pytest.Subtests) -> None:
     for scheme in ("light", "dark"):
         with subtests.test(scheme=scheme):
             colours = palettes()[scheme]

@@ -45,7 +45,7 @@ def test_a_code_gives_a_pair_for_the_resource() -> None:
     assert find_token_row(found["access_token"]).user == user
 
 
-def test_nothing_of_a_token_or_code_is_stored() -> None:
+def test_tokens_and_codes_are_stored_hashed() -> None:
     app, user = create_client(), create_user()
     given = issue_code(app, user)
     assert not get_grant_model().objects.filter(code=given).exists()
@@ -54,7 +54,7 @@ def test_nothing_of_a_token_or_code_is_stored() -> None:
     assert get_refresh_token_model().objects.get().token == ""
 
 
-def test_answers_are_json_and_not_stored() -> None:
+def test_responses_are_json_and_not_cached() -> None:
     app = create_client()
     for response in (exchange(app, issue_code(app, create_user())), exchange(app, "wrong"), post("/o/token/", {})):
         assert response["Content-Type"] == "application/json"
@@ -82,7 +82,7 @@ MISUSES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_a_code_is_good_for_what_it_was_given_for_only(subtests: pytest.Subtests) -> None:
+def test_a_code_is_valid_only_for_the_request_that_it_was_issued_for(subtests: pytest.Subtests) -> None:
     for changes, error in MISUSES:
         with subtests.test(changes=changes), rolled_back():
             app = create_client()
@@ -93,12 +93,12 @@ def test_a_code_is_good_for_what_it_was_given_for_only(subtests: pytest.Subtests
             assert not get_access_token_model().objects.exists()
 
 
-def test_a_code_is_another_clients() -> None:
+def test_a_code_of_another_client_is_refused() -> None:
     app, user = create_client(), create_user()
     assert read_json(exchange(create_client("other"), issue_code(app, user)), 400)["error"] == "invalid_grant"
 
 
-def test_a_resource_may_be_spelt_otherwise(subtests: pytest.Subtests) -> None:
+def test_a_resource_may_be_spelled_in_several_ways(subtests: pytest.Subtests) -> None:
     for spelling in (RESOURCE + "/", "HTTPS://TestServer/mcp", "https://testserver:443/mcp"):
         with subtests.test(spelling=spelling), rolled_back():
             app, user = create_client(), create_user()
@@ -108,13 +108,13 @@ def test_a_resource_may_be_spelt_otherwise(subtests: pytest.Subtests) -> None:
             assert find_token_row(second["access_token"]).resource == [RESOURCE]
 
 
-def test_without_a_word_the_token_is_for_the_only_resource() -> None:
+def test_the_default_resource_is_the_only_one() -> None:
     app, user = create_client(), create_user()
     found = read_json(exchange(app, issue_code(app, user, resources=[])))
     assert find_token_row(found["access_token"]).resource == [RESOURCE]
 
 
-def test_a_used_code_that_comes_again_ends_what_it_gave() -> None:
+def test_a_reused_code_revokes_its_tokens() -> None:
     app, user = create_client(), create_user()
     given = issue_code(app, user)
     first = read_json(exchange(app, given))
@@ -125,7 +125,7 @@ def test_a_used_code_that_comes_again_ends_what_it_gave() -> None:
     assert read_json(refresh(app, later["refresh_token"]), 400)["error"] == "invalid_grant"
 
 
-def test_a_used_code_in_other_hands_ends_nothing() -> None:
+def test_a_used_code_from_another_client_revokes_nothing() -> None:
     app, user = create_client(), create_user()
     given = issue_code(app, user)
     first = read_json(exchange(app, given))
@@ -150,7 +150,7 @@ def test_a_deactivated_user_gets_no_token() -> None:
     assert read_json(refresh(app, tokens["refresh_token"]), 400)["error"] == "invalid_grant"
 
 
-def test_no_client_that_is_blocked_gets_a_token() -> None:
+def test_a_blocked_client_gets_no_token() -> None:
     app, user = create_client(), create_user()
     given, tokens = issue_code(app, user), obtain_tokens(app, user)
     ClientProfile.objects.filter(application=app).update(blocked=True)
@@ -158,7 +158,7 @@ def test_no_client_that_is_blocked_gets_a_token() -> None:
     assert read_json(refresh(app, tokens["refresh_token"]), 401)["error"] == "invalid_client"
 
 
-def test_a_client_that_a_user_sent_away_gets_no_token() -> None:
+def test_a_client_whose_access_was_withdrawn_gets_no_token() -> None:
     app, user = create_client(), create_user()
     Consent.objects.create(user=user, application=app, resource=RESOURCE, redirects_hash="")
     given, tokens = issue_code(app, user), obtain_tokens(app, user)
@@ -178,7 +178,7 @@ def test_a_consent_that_is_revoked_ends_refreshing() -> None:
     assert find_token_row(tokens["access_token"]) is None
 
 
-def test_a_client_that_is_limited_gets_no_more() -> None:
+def test_a_limited_client_gets_no_other_scopes_or_resources() -> None:
     app, user = create_client(), create_user()
     ClientProfile.objects.filter(application=app).update(allowed_scopes=["notes:read"])
     app.refresh_from_db()
@@ -191,7 +191,7 @@ def basic(client_id: str, secret: str) -> dict[str, str]:
     return {"HTTP_AUTHORIZATION": "Basic " + base64.b64encode(f"{client_id}:{secret}".encode()).decode()}
 
 
-def test_a_confidential_client_shows_its_secret_in_one_way() -> None:
+def test_a_confidential_client_authenticates_by_exactly_one_method() -> None:
     app, secret = clients.create_client("app", redirect_uris=[flows.REDIRECT], confidential=True)
     user = create_user()
     form = {"grant_type": "authorization_code", "redirect_uri": flows.REDIRECT, "code_verifier": flows.VERIFIER}
@@ -220,7 +220,7 @@ def test_a_trusted_client_acts_for_its_service_user() -> None:
     assert read_json(post("/o/token/", {**form, "client_secret": secret}), 400)["error"] == "unauthorized_client"
 
 
-def test_other_clients_have_no_tokens_of_their_own() -> None:
+def test_client_credentials_require_a_trusted_manual_client() -> None:
     app, secret = clients.create_client("robot", service_user=create_user("robot"))
     form = {"grant_type": "client_credentials", "client_id": app.client_id, "client_secret": secret}
     profiles = ClientProfile.objects.filter(application=app)

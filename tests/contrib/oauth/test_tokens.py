@@ -5,7 +5,7 @@ import pytest
 from mcp_django.contrib.oauth.tokens.token_format import access_token, digest, is_access_token, refresh_token
 
 
-def test_an_access_token_is_known_by_its_shape() -> None:
+def test_an_access_token_is_recognized_by_its_format() -> None:
     token = access_token(None)
     assert token.startswith("mcp_at_")
     assert is_access_token(token)
@@ -25,11 +25,11 @@ def test_a_typing_error_is_noticed() -> None:
     assert not is_access_token(wrong)
 
 
-def test_a_refresh_token_is_no_access_token() -> None:
+def test_a_refresh_token_has_another_format() -> None:
     token = refresh_token(None)
     assert token.startswith("mcp_rt_")
     assert not is_access_token(token)
 
 
-def test_a_digest_takes_what_a_client_may_send() -> None:
+def test_a_digest_accepts_any_string() -> None:
     assert len(digest("\ud800\x00")) == 64

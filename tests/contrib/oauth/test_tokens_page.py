@@ -51,7 +51,7 @@ NOT_OFFERED: list[dict[str, Any]] = [
 ]
 
 
-def test_a_value_that_was_not_offered_makes_no_token(browser: Client, subtests: pytest.Subtests) -> None:
+def test_a_value_that_was_not_offered_creates_no_token(browser: Client, subtests: pytest.Subtests) -> None:
     for change in NOT_OFFERED:
         with subtests.test(change=change), rolled_back():
             page = browser.post(PAGE, {**FORM, **change})
@@ -60,7 +60,7 @@ def test_a_value_that_was_not_offered_makes_no_token(browser: Client, subtests: 
             assert not PersonalAccessToken.objects.exists()
 
 
-def test_a_scope_that_is_kept_for_others_is_not_offered(browser: Client) -> None:
+def test_a_reserved_scope_is_not_offered(browser: Client) -> None:
     ScopeGrant.objects.create(scope="airports:write", groups=["pilots"])
     ScopeGrant.objects.create(scope="airports:read", tokens=False)
     assert 'name="scopes"' not in browser.get(PAGE).content.decode()
@@ -78,7 +78,7 @@ def test_a_token_may_be_for_one_of_several_servers(browser: Client, settings: Se
     assert PersonalAccessToken.objects.count() == 1
 
 
-def test_the_longest_lifetime_is_the_projects(browser: Client, settings: Settings) -> None:
+def test_the_project_limits_the_lifetime(browser: Client, settings: Settings) -> None:
     settings.MCP = settings.MCP | {"OAUTH": {"PERSONAL_TOKEN_DAYS": 14}}
     assert re.findall(r'<option value="(\d+)"', browser.get(PAGE).content.decode()) == ["7", "14"]
     browser.post(PAGE, FORM)
@@ -87,14 +87,14 @@ def test_the_longest_lifetime_is_the_projects(browser: Client, settings: Setting
     assert re.findall(r'<option value="(\d+)"', browser.get(PAGE).content.decode()) == ["7", "10"]
 
 
-def test_a_project_may_have_no_such_page(browser: Client, settings: Settings) -> None:
+def test_the_page_can_be_switched_off(browser: Client, settings: Settings) -> None:
     settings.MCP = settings.MCP | {"OAUTH": {"PERSONAL_TOKENS": False}}
     assert browser.get(PAGE).status_code == 404
     assert browser.post(PAGE, FORM).status_code == 404
     assert PAGE not in browser.get("/o/connections/").content.decode()
 
 
-def test_a_revoked_token_is_of_no_use(browser: Client, ada: User) -> None:
+def test_a_revoked_token_is_refused(browser: Client, ada: User) -> None:
     row, _token = PersonalAccessToken.issue(user=ada, name="Laptop", scopes=SCOPES, expires=None)
     page = browser.post(PAGE, {"action": "revoke", "token": str(row.pk)})
     row.refresh_from_db()
@@ -103,7 +103,7 @@ def test_a_revoked_token_is_of_no_use(browser: Client, ada: User) -> None:
     assert "Revoked" in page.content.decode()
 
 
-def test_a_key_of_another_user_or_of_no_token_revokes_nothing(browser: Client, subtests: pytest.Subtests) -> None:
+def test_a_foreign_or_unknown_key_revokes_nothing(browser: Client, subtests: pytest.Subtests) -> None:
     for key in ("", "0", "x", "9" * 400, "1\0"):
         with subtests.test(key=key), rolled_back():
             bob = User.objects.create_user("bob")
@@ -122,12 +122,12 @@ def test_usable_tokens_come_first(browser: Client, ada: User) -> None:
     assert page.index("Usable") < page.index("<bdi>Expired</bdi>")
 
 
-def test_who_is_not_logged_in_makes_no_token(site: Any, db: None) -> None:
+def test_anonymous_users_create_no_token(site: Any, db: None) -> None:
     assert Client().post(PAGE, FORM)["Location"] == f"/accounts/login/?next={PAGE}"
     assert not PersonalAccessToken.objects.exists()
 
 
-def test_a_form_of_another_site_makes_no_token(ada: User) -> None:
+def test_a_form_of_another_site_creates_no_token(ada: User) -> None:
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(ada)
     assert browser.post(PAGE, FORM).status_code == 403

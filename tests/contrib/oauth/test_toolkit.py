@@ -1,4 +1,4 @@
-"""The names of the toolkit and of oauthlib that nobody promises are there, and are asked."""
+"""Private names of the toolkit and of oauthlib: they exist, and are used."""
 
 import inspect
 from importlib import import_module
@@ -13,7 +13,7 @@ from mcp_django.contrib.oauth.flows.validator import Validator
 from mcp_django.contrib.oauth.toolkit_compat import PRIVATE_NAMES, BaseValidator, oauth2_settings, restrict_to_s256
 
 
-def test_a_private_name_is_there(subtests: pytest.Subtests) -> None:
+def test_a_private_name_exists(subtests: pytest.Subtests) -> None:
     for path in PRIVATE_NAMES:
         with subtests.test(path=path):
             module, owner, name = path.rsplit(".", 2)
@@ -33,7 +33,7 @@ def test_the_toolkit_asks_for_clients_by_its_private_name() -> None:
     assert list(inspect.signature(OAuth2Validator._load_application).parameters) == ["self", "client_id", "request"]
 
 
-def test_only_s256_is_left() -> None:
+def test_only_s256_is_accepted() -> None:
     server = AuthorizationServer(Validator())
     grant = server.grant_types["authorization_code"]
     assert set(grant._code_challenge_methods) == {"S256"}
@@ -44,13 +44,13 @@ def test_only_s256_is_left() -> None:
     assert grant.validate_code_challenge("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM", "S256", verifier)
 
 
-def test_what_the_toolkit_has_read_of_lifetimes_is_forgotten() -> None:
+def test_cached_lifetimes_of_the_toolkit_are_reset() -> None:
     with override_settings(MCP={"OAUTH": {"ACCESS_TOKEN": 60}}):
         assert oauth2_settings.ACCESS_TOKEN_EXPIRE_SECONDS == 60
     assert oauth2_settings.ACCESS_TOKEN_EXPIRE_SECONDS == 900
 
 
-def test_a_hook_that_is_replaced_is_one_of_the_toolkit(subtests: pytest.Subtests) -> None:
+def test_each_overridden_hook_exists_in_the_toolkit(subtests: pytest.Subtests) -> None:
     for hook in ("save_bearer_token", "save_authorization_code", "revoke_token", "validate_code"):
         with subtests.test(hook=hook):
             assert hasattr(OAuth2Validator, hook)

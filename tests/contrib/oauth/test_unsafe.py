@@ -1,4 +1,4 @@
-"""What django-oauth-toolkit lets through by itself, refused: requests for codes, and views that it protects."""
+"""Unsafe requests that django-oauth-toolkit alone would accept: for codes, and at views that it protects."""
 
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -24,7 +24,7 @@ def protected(settings: Any) -> None:
 
 
 def authorize(application: Any, user: Any, **changes: Any) -> dict[str, str]:
-    """What the client is sent back with."""
+    """Return the query of the redirect to the client."""
     asked = {
         "client_id": application.client_id,
         "redirect_uri": REDIRECT,
@@ -46,7 +46,7 @@ def authorize(application: Any, user: Any, **changes: Any) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(headers["Location"]).query).items()}
 
 
-def test_what_is_in_order_gives_a_code() -> None:
+def test_a_valid_request_gives_a_code() -> None:
     assert "code" in authorize(create_client(), create_user())
 
 
@@ -101,11 +101,11 @@ def status(token: str, path: str = "/mcp") -> int:
     return int(Page.as_view()(request).status_code)
 
 
-def test_a_view_of_the_toolkit_takes_good_tokens() -> None:
+def test_a_view_of_the_toolkit_accepts_valid_tokens() -> None:
     assert status(obtain_tokens(create_client(), create_user())["access_token"]) == 200
 
 
-def test_a_view_of_the_toolkit_takes_no_others() -> None:
+def test_a_view_of_the_toolkit_refuses_other_tokens() -> None:
     app, user = create_client(), create_user()
 
     def changed(**fields: Any) -> str:
@@ -124,7 +124,7 @@ def test_a_view_of_the_toolkit_takes_no_others() -> None:
     assert status(good) == 403
 
 
-def test_a_token_in_the_query_is_no_token() -> None:
+def test_a_token_in_the_query_is_ignored() -> None:
     token = obtain_tokens(create_client(), create_user())["access_token"]
     request = RequestFactory().get(f"/mcp?access_token={token}", secure=True)
     assert Page.as_view()(request).status_code == 403

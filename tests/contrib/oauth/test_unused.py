@@ -36,7 +36,7 @@ def names() -> set[str]:
     return set(Application.objects.values_list("name", flat=True))
 
 
-def test_a_client_that_was_not_used_for_long_is_deleted() -> None:
+def test_an_unused_client_is_deleted() -> None:
     made("old")
     made("new", age=timedelta(days=29))
     made("just used", last_used=timezone.now())
@@ -47,7 +47,7 @@ def test_a_client_that_was_not_used_for_long_is_deleted() -> None:
     assert names() == {"new", "just used"}
 
 
-def test_a_client_with_something_that_is_still_good_stays() -> None:
+def test_a_client_with_valid_tokens_is_kept() -> None:
     now, user = timezone.now(), get_user_model().objects.create(username="bob")
     access, refresh, code = made("access"), made("refresh"), made("code")
     token(access, "a")
@@ -65,7 +65,7 @@ def test_a_client_with_something_that_is_still_good_stays() -> None:
     assert AccessToken.objects.count() == 1
 
 
-def test_a_client_that_an_operator_had_a_say_in_stays() -> None:
+def test_a_client_with_a_decision_of_an_operator_is_kept() -> None:
     user = get_user_model().objects.create(username="robot")
     made("approved", approved=True)
     made("blocked", blocked=True)
@@ -80,7 +80,7 @@ def test_a_client_that_an_operator_had_a_say_in_stays() -> None:
     assert names() == {"approved", "blocked", "trusted", "manual", "pinned", "of the toolkit"}
 
 
-def test_those_that_never_came_back_make_room_for_others() -> None:
+def test_clients_without_any_token_are_deleted_when_the_limit_is_reached() -> None:
     with override_settings(MCP={"AUTH": "none", "OAUTH": {"MOST_CLIENTS": 2}}):
         made("abandoned", age=timedelta(hours=2))
         used = made("used", age=timedelta(hours=2))
@@ -94,7 +94,7 @@ def test_those_that_never_came_back_make_room_for_others() -> None:
     assert names() == {"used", "third", "fifth"}
 
 
-def test_the_command_says_how_many(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_number_of_clients(capsys: pytest.CaptureFixture[str]) -> None:
     made("old")
     call_command("mcp_clearclients", "--dry-run")
     assert capsys.readouterr().out == "1 client(s) without use for 30 days would be deleted.\n"

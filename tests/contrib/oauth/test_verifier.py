@@ -54,8 +54,8 @@ def call(token: str | None, **headers: Any) -> HttpResponse:
     return response
 
 
-def is_in(token: str | None, **headers: Any) -> bool:
-    """Does the token let its bearer in? What the server says to the message does not matter."""
+def is_authenticated(token: str | None, **headers: Any) -> bool:
+    """Return True if the token authenticates its bearer, with any response to the message."""
     response = call(token, **headers)
     if response.status_code == 401:
         assert response["WWW-Authenticate"].startswith("Bearer ")
@@ -66,7 +66,7 @@ def is_in(token: str | None, **headers: Any) -> bool:
 
 
 def make(app: Any, user: Any, **fields: Any) -> str:
-    """A row as nobody makes it by asking."""
+    """Make a row that no request creates."""
     token = token_format.access_token(None)
     values = {
         "application": app,
@@ -81,10 +81,10 @@ def make(app: Any, user: Any, **fields: Any) -> str:
     return token
 
 
-def test_a_token_that_is_good_lets_its_bearer_in() -> None:
+def test_a_valid_token_authenticates_its_bearer() -> None:
     app, user = create_client(), create_user()
-    assert is_in(obtain_tokens(app, user)["access_token"])
-    assert is_in(make(app, user))
+    assert is_authenticated(obtain_tokens(app, user)["access_token"])
+    assert is_authenticated(make(app, user))
 
 
 OTHER_RESOURCES: list[list[str]] = [
@@ -105,21 +105,21 @@ OTHER_RESOURCES: list[list[str]] = [
 def test_a_token_for_another_resource_is_refused(subtests: pytest.Subtests) -> None:
     for resource in OTHER_RESOURCES:
         with subtests.test(resource=resource), rolled_back():
-            assert not is_in(make(create_client(), create_user(), resource=resource))
+            assert not is_authenticated(make(create_client(), create_user(), resource=resource))
 
 
-def test_a_token_that_is_not_good_is_refused() -> None:
+def test_an_invalid_token_is_refused() -> None:
     app, user = create_client(), create_user()
     gone = create_user("gone", is_active=False)
-    assert not is_in(None)
-    assert not is_in(token_format.access_token(None))
-    assert not is_in(make(app, user, expires=timezone.now()))
-    assert not is_in(make(app, gone))
-    assert not is_in(make(app, None))
-    assert not is_in(make(None, user))
-    # What manages a registration (RFC 7592) is made in the toolkit's table of access tokens.
-    assert not is_in(make(app, user, scope="oauth2_provider:registration"))
-    assert not is_in(make(app, user, scope="notes:read oauth2_provider:registration"))
+    assert not is_authenticated(None)
+    assert not is_authenticated(token_format.access_token(None))
+    assert not is_authenticated(make(app, user, expires=timezone.now()))
+    assert not is_authenticated(make(app, gone))
+    assert not is_authenticated(make(app, None))
+    assert not is_authenticated(make(None, user))
+    # Registration access tokens (RFC 7592) are in the toolkit's table of access tokens.
+    assert not is_authenticated(make(app, user, scope="oauth2_provider:registration"))
+    assert not is_authenticated(make(app, user, scope="notes:read oauth2_provider:registration"))
 
 
 def test_other_strings_are_refused_as_access_tokens() -> None:
@@ -128,28 +128,28 @@ def test_other_strings_are_refused_as_access_tokens() -> None:
     given = flows.issue_code(app, user)
     part = base64.urlsafe_b64encode(b'{"alg":"RS256"}').decode().rstrip("=")
     for token in (found["refresh_token"], given, f"{part}.{part}.c2ln", "eyJ.x.y", found["access_token"][:-1], "x"):
-        assert not is_in(token)
+        assert not is_authenticated(token)
     # Also if one was stored as an access token by other means.
     odd = get_refresh_token_model().objects.get().access_token
     set_token(odd, found["refresh_token"])
     odd.save()
-    assert not is_in(found["refresh_token"])
+    assert not is_authenticated(found["refresh_token"])
 
 
 def test_codes_and_refresh_tokens_are_refused_as_access_tokens() -> None:
     app, user = create_client(), create_user()
     given = flows.issue_code(app, user, scopes="notes:read offline_access")
-    assert not is_in(given)
+    assert not is_authenticated(given)
     first = read_json(exchange(app, given))
     second = read_json(refresh(app, first["refresh_token"]))
     for token in (given, first["refresh_token"], second["refresh_token"]):
-        assert not is_in(token)
-    assert is_in(first["access_token"])
-    assert is_in(second["access_token"])
+        assert not is_authenticated(token)
+    assert is_authenticated(first["access_token"])
+    assert is_authenticated(second["access_token"])
     read_json(refresh(app, second["refresh_token"]))  # which it was good for all the time
 
 
-def test_a_token_to_manage_a_registration_is_refused(settings: Any) -> None:
+def test_a_registration_access_token_is_refused(settings: Any) -> None:
     everybody = "oauth2_provider.dcr.AllowAllDCRPermission"
     more = {"DCR_ENABLED": True, "DCR_REGISTRATION_PERMISSION_CLASSES": [everybody]}
     settings.OAUTH2_PROVIDER = {**settings.OAUTH2_PROVIDER, **more}
@@ -163,37 +163,37 @@ def test_a_token_to_manage_a_registration_is_refused(settings: Any) -> None:
     token = read_json(response, 201)["registration_access_token"]
     row = flows.find_token_row(token)
     assert row is not None
-    assert not is_in(token)
+    assert not is_authenticated(token)
     row.resource = [RESOURCE]
     row.save()
-    assert not is_in(token)
+    assert not is_authenticated(token)
 
 
-def test_a_blocked_client_is_out_at_once() -> None:
+def test_a_blocked_client_is_refused_at_once() -> None:
     app, user = create_client(), create_user()
     token = obtain_tokens(app, user)["access_token"]
-    assert is_in(token)
+    assert is_authenticated(token)
     ClientProfile.objects.filter(application=app).update(blocked=True)
-    assert not is_in(token)
+    assert not is_authenticated(token)
 
 
-def test_a_client_that_is_trusted_no_more_is_out() -> None:
+def test_a_client_that_is_no_longer_trusted_is_refused() -> None:
     robot = create_user("robot")
     app, _secret = clients.create_client("robot", service_user=robot)
     token = make(app, robot)
-    assert is_in(token)
-    assert not is_in(make(app, create_user()))
+    assert is_authenticated(token)
+    assert not is_authenticated(make(app, create_user()))
     ClientProfile.objects.filter(application=app).update(trusted=False)
-    assert not is_in(token)
+    assert not is_authenticated(token)
     ClientProfile.objects.filter(application=app).delete()
-    assert not is_in(token)
+    assert not is_authenticated(token)
 
 
 async def _principal(token: str) -> Any:
     return await verifier().verify(token, resource=ProtectedResource(server="default", uri=RESOURCE))
 
 
-def test_what_an_operator_takes_from_a_client_its_tokens_lose_at_once() -> None:
+def test_scopes_withdrawn_from_a_client_are_lost_at_once() -> None:
     app = create_client()
     found = obtain_tokens(app, create_user(), scopes="notes:read notes:write")["access_token"]
     profile = ClientProfile.objects.get(application=app)
@@ -202,10 +202,10 @@ def test_what_an_operator_takes_from_a_client_its_tokens_lose_at_once() -> None:
     assert async_to_sync(_principal)(found).scopes == {"notes:read"}
     profile.allowed_resources = ["https://elsewhere.example/mcp"]
     profile.save()
-    assert not is_in(found)
+    assert not is_authenticated(found)
     profile.allowed_resources = [f"{RESOURCE}/"]
     profile.save()
-    assert is_in(found)
+    assert is_authenticated(found)
 
 
 def test_every_refusal_reads_the_same() -> None:
@@ -219,7 +219,7 @@ def test_every_refusal_reads_the_same() -> None:
     assert len({(each.status_code, each["WWW-Authenticate"], each.content) for each in refused}) == 1
 
 
-def test_a_token_in_the_query_or_a_cookie_is_not_looked_at() -> None:
+def test_a_token_in_the_query_or_a_cookie_is_ignored() -> None:
     token = obtain_tokens(create_client(), create_user())["access_token"]
     browser = Client()
     browser.cookies["access_token"] = token
@@ -229,7 +229,7 @@ def test_a_token_in_the_query_or_a_cookie_is_not_looked_at() -> None:
     assert response.status_code == 401
 
 
-def test_one_query_says_who_bears_it(django_assert_num_queries: Any) -> None:
+def test_a_token_is_verified_in_one_query(django_assert_num_queries: Any) -> None:
     token = pair_of()
     resource = ProtectedResource(server="default", uri=RESOURCE)
     with django_assert_num_queries(1):
@@ -258,7 +258,7 @@ async def test_a_database_that_fails_is_unavailable(monkeypatch: pytest.MonkeyPa
     assert raised.value.kind == "unavailable"
 
 
-async def test_nothing_is_good_where_no_origin_is_known() -> None:
+async def test_without_a_known_origin_every_token_is_refused() -> None:
     with pytest.raises(AuthError) as raised:
         await verifier().verify(await sync_to_async(pair_of)(), resource=ProtectedResource(server="default"))
     assert raised.value.kind == "invalid_token"

@@ -1,5 +1,4 @@
-"""A protected project: the endpoint, the authorization server at the root of its host, a page to log in at, and
-those where people connect services."""
+"""A protected project: the endpoint, the authorization server at the root, the login page and the connections."""
 
 from django.contrib import admin
 from django.contrib.auth.views import LoginView
