@@ -266,7 +266,7 @@ async def test_another_worker_continues_the_call_and_the_token_counts_once(
         assert (await send_answer(client, question))["isError"]
         assert (await send_answer(other, question))["isError"]
     assert (here.done, there.done) == ([], [(7, ada)])
-    # What a step of the handler has returned came with the token.
+    # The results of the steps of the handler came with the token.
     assert (here.steps, there.steps) == ([7], [])
 
 

@@ -70,7 +70,7 @@ def read_values(now: datetime = NOW) -> dict[tuple[str, str], float]:
 
 @pytest.fixture
 def own_rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Rules that a test registers, and nothing after it knows."""
+    """Rules that a test registers, removed after the test."""
     for name in ("_RULES", "_MEASURES"):
         monkeypatch.setattr(alert_rules, name, dict(getattr(alert_rules, name)))
     conf.clear_cache()
@@ -165,7 +165,7 @@ def test_a_queue_has_to_last_for_a_minute(settings: Any, sent: list[str]) -> Non
     assert (alert.rule, alert.value) == ("thread_queue", 1)
 
 
-def test_dropped_records_are_told_when_more_are_dropped(settings: Any, sent: list[str]) -> None:
+def test_dropped_records_raise_an_alert_when_more_are_dropped(settings: Any, sent: list[str]) -> None:
     change_alerts(settings, LIMITS={"silent_process": None})
     make_process(dropped=5)
     check_alerts(NOW)
@@ -177,7 +177,7 @@ def test_dropped_records_are_told_when_more_are_dropped(settings: Any, sent: lis
     assert alert.value == 1
 
 
-def test_an_alert_is_told_once_when_it_is_raised_and_once_when_it_is_over(settings: Any, sent: list[str]) -> None:
+def test_an_alert_notifies_once_when_raised_and_once_when_cleared(settings: Any, sent: list[str]) -> None:
     settings.ADMINS = ADMINS
     make_rollup(MINUTE, outcome="bug")
     for seconds in (0, 30, 60):

@@ -131,7 +131,7 @@ def test_an_inserted_row_is_found(rows: list[CallLogEntry], subtests: pytest.Sub
 
 
 @pytest.mark.parametrize("form", ["1", "2"])
-def test_rows_of_earlier_forms_stay_verifiable_and_can_lose_their_user(
+def test_rows_of_earlier_versions_are_verifiable_and_can_lose_their_user(
     rows: list[CallLogEntry], recorder: CallRecorder, caller: BlockingClient, form: str, ada: User
 ) -> None:
     key = seals.derive_keys()[0]

@@ -140,7 +140,7 @@ def test_a_removal_that_never_happened_is_found(
     assert [text for _kind, text in find_problems() if f"row {rows[0].pk} " in text]
 
 
-def test_the_mark_of_another_row_is_found(rows: list[CallLogEntry]) -> None:
+def test_a_mark_copied_from_another_row_is_found(rows: list[CallLogEntry]) -> None:
     remove_user("6")
     marked = Seal.parse(CallLogEntry.objects.get(pk=rows[1].pk).seal)
     own = Seal.parse(rows[0].seal)
@@ -399,7 +399,7 @@ def test_a_replaced_secret_key_is_followed(rows: list[CallLogEntry], settings: A
     assert {text for _kind, text in find_problems()} > {f"row {row.pk} does not fit its seal" for row in rows}
 
 
-def test_an_altered_row_stays_a_finding_after_the_removal_of_its_user(rows: list[CallLogEntry]) -> None:
+def test_an_altered_row_is_found_after_the_removal_of_its_user(rows: list[CallLogEntry]) -> None:
     CallLogEntry.objects.filter(pk=rows[0].pk).update(outcome="bug")
     remove_user("5")
     row = CallLogEntry.objects.get(pk=rows[0].pk)

@@ -173,7 +173,7 @@ def test_processes_that_compact_at_the_same_time_lose_no_call() -> None:
 
 @pytest.mark.postgres
 @pytest.mark.django_db(transaction=True)
-def test_a_removal_beside_a_compaction_finds_the_new_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removal_during_a_compaction_finds_the_new_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """The removal waits for rows that the compaction then deletes."""
     make_usage(NOW.replace(minute=0) - timedelta(hours=2), process="a", client="token", user_key="1")
     save_rows, is_saved, may_commit = compaction.save_rows, threading.Event(), threading.Event()

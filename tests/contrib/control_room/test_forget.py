@@ -58,7 +58,7 @@ OWN_COLUMNS = {"id", "key", "seal", "actor_key"}
 
 
 def fill(model: type[models.Model], number: int) -> Any:
-    """Return a row of user 7 whose texts are equal in all models, besides the primary key."""
+    """Return a row of user 7 whose texts, except for the primary key, are equal in all models."""
     values: dict[str, Any] = {}
     for field in model._meta.concrete_fields:
         if field.primary_key:
@@ -116,7 +116,7 @@ def test_the_acting_user_is_removed_from_the_calls_of_others() -> None:
     assert (row.user_key, row.session) == ("7", "session 7")
 
 
-def test_an_empty_name_removes_nobody() -> None:
+def test_an_empty_name_removes_no_user() -> None:
     row = fill(CallLogEntry, 1)
     row.user_key = ""
     row.save()

@@ -180,7 +180,7 @@ def test_an_export_escapes_invisible_characters_and_keeps_their_meaning(record: 
     assert line.rstrip("\n").isprintable()
 
 
-def test_ordinary_values_of_an_export_stay_as_they_are() -> None:
+def test_ordinary_values_of_an_export_are_unchanged() -> None:
     assert format_csv_row(["greet", "2026-11-28", -1.5, "a = b"]) == '"greet","2026-11-28","-1.5","a = b"\r\n'
 
 

@@ -217,7 +217,7 @@ def test_rows_of_calls_are_bounded_each_minute(
     assert count_calls(name="fail") == 5
 
 
-def test_a_database_that_is_away_harms_no_call_and_loses_nothing(
+def test_a_database_outage_fails_no_call_and_loses_no_count(
     caller: BlockingClient, recorder: CallRecorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*args: Any) -> None:

@@ -1,4 +1,4 @@
-"""Links and overviews of the control room: what the user may open, and what needs attention."""
+"""Links and overviews of the control room: pages that the user may open, and facts that need attention."""
 
 from datetime import timedelta
 from html import unescape
@@ -163,12 +163,12 @@ def test_links_of_tiles_and_alerts_lead_to_the_recorded_calls() -> None:
         ("later", 2, "later: 2 > 0.05"),
     ],
 )
-def test_an_alert_is_said_in_words(rule: str, value: float, text: str) -> None:
+def test_an_alert_is_described_in_words(rule: str, value: float, text: str) -> None:
     alert = Alert(rule=rule, value=value, limit=0.05, is_active=True)
     assert describe_alert(alert).replace("\N{NO-BREAK SPACE}", " ") == text
 
 
-def test_without_any_call_the_page_says_how_to_connect(settings: Any) -> None:
+def test_without_any_call_the_page_explains_how_to_connect(settings: Any) -> None:
     page = unescape(open_page())
     assert "claude mcp add-json" in page
     assert '"url": "http://testserver/mcp' in page

@@ -31,7 +31,7 @@ def test_a_name_that_hosts_refuse_gets_the_nearest_one(subtests: pytest.Subtests
             assert build_argument_names([original]) == {original: expected}
 
 
-def test_a_name_without_usable_letters_or_of_too_many_is_told_apart_by_a_digest() -> None:
+def test_a_name_without_usable_letters_or_with_too_many_gets_a_digest() -> None:
     names = build_argument_names(["尺寸", "$", "x" * 65, "x" * 66])
     assert list(names.values()) == [
         "argument_246df7",
@@ -41,7 +41,7 @@ def test_a_name_without_usable_letters_or_of_too_many_is_told_apart_by_a_digest(
     ]
 
 
-def test_names_that_would_collide_are_told_apart_and_a_valid_one_stays() -> None:
+def test_colliding_names_are_made_unique_and_a_valid_one_is_kept() -> None:
     names = build_argument_names(["a[b]", "a_b", "a(b)"])
     assert names["a_b"] == "a_b"
     assert len(set(names.values())) == 3

@@ -1,4 +1,4 @@
-"""Two users who keep things, and what their clients are told."""
+"""Two users of the memory, and the notifications of their clients."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ def bob(db: None) -> Client:
 
 @pytest.fixture(autouse=True)
 def options(settings: Any) -> Callable[..., None]:
-    """Sets options of the memory."""
+    """Function that sets options of the memory."""
 
     def change(**options: Any) -> None:
         servers: dict[str, Any] = {"default": {}, "memory": {}}
@@ -33,11 +33,11 @@ def options(settings: Any) -> Callable[..., None]:
 
 
 @pytest.fixture
-def told(django_capture_on_commit_callbacks: Any) -> Any:
-    """A block; afterwards, in a list, the owners and URIs of what was told in it."""
+def collect_notifications(django_capture_on_commit_callbacks: Any) -> Any:
+    """Context manager that collects the owners and URIs of its notifications in a list."""
 
-    class Told(list[tuple[str, str]]):
-        def __enter__(self) -> "Told":
+    class CollectedNotifications(list[tuple[str, str]]):
+        def __enter__(self) -> "CollectedNotifications":
             self._start, self._block = EventLog().head(), django_capture_on_commit_callbacks(execute=True)
             self._block.__enter__()
             return self
@@ -48,4 +48,4 @@ def told(django_capture_on_commit_callbacks: Any) -> Any:
             assert {(event.topic, event.kind) for event in events} <= {("changes:memory", "updated")}
             self[:] = [(event.payload["owner"], event.payload["uri"]) for event in events]
 
-    return Told
+    return CollectedNotifications

@@ -22,7 +22,7 @@ MODELS = ("owner", "conversation", "fact")
 
 @pytest.fixture
 def kept() -> User:
-    """A user of whom something is kept."""
+    """A user with a conversation and a fact."""
     ada = User.objects.create_user("ada")
     messages = [{"role": "user", "content": f"<b>{SECRET}</b>"}, {"role": "tool", "content": [{"type": "x"}]}]
     ConversationStore(owner_of(ada), ada).save(
@@ -75,14 +75,14 @@ def test_no_other_permission_shows_any_content(kept: User, subtests: pytest.Subt
                 assert pages[0].status_code == 403
 
 
-def test_to_delete_an_owner_shows_and_logs_nothing_of_the_content(kept: User, told: Any) -> None:
+def test_deleting_an_owner_shows_and_logs_no_content(kept: User, collect_notifications: Any) -> None:
     codenames = [f"{verb}_{model}" for model in MODELS for verb in ("delete",)]
     client = admin_with("view_owner", *codenames)
     there = urls("owner")
     page = client.get(there["delete"])
     assert page.status_code == 200
     assert SECRET not in page.text
-    with told() as news:
+    with collect_notifications() as news:
         assert client.post(there["delete"], {"post": "yes"}).status_code == 302
     assert not Owner.objects.exists()
     assert not Fact.objects.exists()
@@ -91,19 +91,19 @@ def test_to_delete_an_owner_shows_and_logs_nothing_of_the_content(kept: User, to
     assert not re.search(rf"{SECRET}|ada|django\|", entry.object_repr + entry.change_message)
 
 
-def test_deletions_in_the_admin_are_notified(kept: User, told: Any, subtests: pytest.Subtests) -> None:
+def test_deletions_in_the_admin_are_notified(kept: User, collect_notifications: Any, subtests: pytest.Subtests) -> None:
     for model, uri in (("fact", "memory://facts"), ("conversation", "memory://conversations/c")):
         with subtests.test(model=model, uri=uri), rolled_back():
             client = admin_with(f"view_{model}", f"delete_{model}")
             there = urls(model)
             pk = there["delete"].split("/")[-3]
-            with told() as news:
+            with collect_notifications() as news:
                 client.post(there["list"], {"action": "delete_selected", "_selected_action": pk, "post": "yes"})
             assert news == [(owner_of(kept), uri)]
             assert SECRET not in LogEntry.objects.get().object_repr
 
 
-def test_a_conversation_is_shown_to_be_read_and_not_run(kept: User) -> None:
+def test_a_conversation_is_shown_escaped(kept: User) -> None:
     text = admin_with("view_conversation").get(urls("conversation")["change"]).text
     assert f"user: &lt;b&gt;{SECRET}&lt;/b&gt;" in text
     assert "&quot;a&quot;: &quot;é&quot;" in text
@@ -124,7 +124,7 @@ def urls_of_list(model: str) -> str:
     return reverse(f"admin:mcp_memory_{model}_changelist")
 
 
-def test_owners_are_listed_with_how_much_they_keep(kept: User, django_assert_max_num_queries: Any) -> None:
+def test_owners_are_listed_with_their_usage(kept: User, django_assert_max_num_queries: Any) -> None:
     for number in range(5):
         user = User.objects.create_user(f"user{number}")
         FactStore(owner_of(user), user).save("x")
@@ -139,7 +139,7 @@ def test_owners_are_listed_with_how_much_they_keep(kept: User, django_assert_max
     assert [owner.user.username for owner in found] == ["user3"]
 
 
-def test_expired_ones_can_be_told_apart(kept: User) -> None:
+def test_expired_rows_are_marked(kept: User) -> None:
     FactStore(owner_of(kept), kept).save("lasting", id="g")
     Fact.objects.filter(name="f").update(expires="2020-01-01T00:00:00Z")
     client = admin_with("view_fact")

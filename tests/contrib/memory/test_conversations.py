@@ -36,7 +36,7 @@ async def test_another_client_of_the_same_user_finds_it(ada: Client) -> None:
     assert (await other.ok("get_conversation", id=saved["id"]))["title"] == "Hello"
 
 
-async def test_to_replace_twice_is_to_replace_once(ada: Client) -> None:
+async def test_replacing_is_idempotent(ada: Client) -> None:
     arguments: dict[str, Any] = {"id": "trip", "messages": user_messages("One", "Two"), "title": "Trip"}
     first, second = [await ada.ok("save_conversation", **arguments) for _ in range(2)]
     assert (first["created"], second["created"]) == (True, False)
@@ -46,7 +46,7 @@ async def test_to_replace_twice_is_to_replace_once(ada: Client) -> None:
     assert ([message["content"] for message in kept["messages"]], kept["title"]) == (["Three"], "Trip")
 
 
-async def test_to_append_leaves_out_what_is_there_under_the_same_id(ada: Client) -> None:
+async def test_appending_leaves_out_existing_message_ids(ada: Client) -> None:
     one, two = ({"role": "user", "content": text, "id": text} for text in ("one", "two"))
     await ada.ok("save_conversation", id="trip", mode="append", messages=[one])
     again = await ada.ok("save_conversation", id="trip", mode="append", messages=[one, two, two])
@@ -55,7 +55,7 @@ async def test_to_append_leaves_out_what_is_there_under_the_same_id(ada: Client)
     assert (unnamed["added"], unnamed["message_count"]) == (2, 4)
 
 
-async def test_what_is_left_out_stays_as_it_was(ada: Client) -> None:
+async def test_omitted_fields_are_unchanged(ada: Client) -> None:
     await ada.ok(
         "save_conversation", id="trip", messages=user_messages("x"), title="Trip", tags=["a"], metadata={"k": 1}
     )
@@ -64,7 +64,7 @@ async def test_what_is_left_out_stays_as_it_was(ada: Client) -> None:
     assert (kept["title"], kept["tags"], kept["metadata"], kept["message_count"]) == ("Trip", [], {"k": 1}, 1)
 
 
-async def test_a_long_conversation_is_got_from_its_end(ada: Client) -> None:
+async def test_a_long_conversation_is_returned_from_its_end(ada: Client) -> None:
     await ada.ok("save_conversation", id="long", messages=user_messages(*map(str, range(10))))
     end = await ada.ok("get_conversation", id="long", last=4)
     assert ([message["content"] for message in end["messages"]], end["earlier"]) == (["6", "7", "8", "9"], 6)
@@ -192,7 +192,7 @@ def test_reading_takes_one_statement_and_a_list_two(db: None, django_assert_num_
             assert all(row.tag_list == ["t"] for row in page().rows)
 
 
-async def test_a_cursor_is_good_for_its_own_list_only(ada: Client) -> None:
+async def test_a_cursor_is_valid_for_its_own_list_only(ada: Client) -> None:
     for number in range(3):
         await ada.ok("save_conversation", id=f"c{number}", messages=user_messages("x"), tags=["t"])
         await ada.ok("save_user_fact", text=f"Fact {number}")
@@ -209,7 +209,7 @@ async def test_a_cursor_is_good_for_its_own_list_only(ada: Client) -> None:
         assert await ada.error("list_conversations", cursor=made_up) == wrong
 
 
-async def test_every_tool_is_described_as_the_specification_wants_it(ada: Client) -> None:
+async def test_every_tool_has_descriptions_an_output_schema_and_annotations(ada: Client) -> None:
     tools = {tool["name"]: tool for tool in (await ada.request("tools/list"))["tools"]}
     assert sorted(tools) == [
         "delete_conversation",

@@ -1,4 +1,4 @@
-"""How long things are kept."""
+"""Expiry of conversations and facts."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 
 
 def let_expire() -> None:
-    """Let the time of everything that has one pass."""
+    """Let every row with an expiry expire."""
     for model in (Conversation, Fact):
         model.objects.exclude(expires=None).update(expires=timezone.now())
 
@@ -29,7 +29,7 @@ def days_left(expires: datetime | None) -> float | None:
     return None if expires is None else round((expires - timezone.now()) / DAY, 2)
 
 
-async def test_what_has_expired_is_shown_nowhere(ada: Client) -> None:
+async def test_expired_rows_are_shown_nowhere(ada: Client) -> None:
     await ada.ok("save_conversation", id="c", messages=user_messages("old"), title="Old", expires_in_days=1)
     await ada.ok("save_user_fact", id="f", text="Old", expires_in_days=0.5)
     assert (await ada.ok("get_conversation", id="c"))["expires"]
@@ -45,7 +45,7 @@ async def test_what_has_expired_is_shown_nowhere(ada: Client) -> None:
     assert await ada.ok("delete_conversation", id="c") == {"deleted": False}
 
 
-async def test_what_is_saved_under_an_expired_id_is_new(ada: Client) -> None:
+async def test_saving_under_an_expired_id_starts_a_new_conversation(ada: Client) -> None:
     await ada.ok("save_conversation", id="c", messages=user_messages("old"), title="Old", expires_in_days=1)
     await Conversation.objects.aupdate(expires=timezone.now())
     saved = await ada.ok("save_conversation", id="c", mode="append", messages=user_messages("new"))
@@ -62,7 +62,7 @@ def test_each_save_restarts_the_expiry(db: None) -> None:
     assert days_left(row.expires) == 3
 
 
-def test_the_project_limits_how_long_things_are_kept(db: None, options: Options) -> None:
+def test_the_project_limits_the_expiry(db: None, options: Options) -> None:
     options(FACT_DAYS=10, CONVERSATION_DAYS=0.5)
     facts, conversations = FactStore("as|1"), ConversationStore("as|1")
     assert days_left(facts.save("x")[0].expires) == 10
@@ -71,7 +71,7 @@ def test_the_project_limits_how_long_things_are_kept(db: None, options: Options)
     assert days_left(conversations.save([]).row.expires) == 0.5
 
 
-def test_what_has_expired_counts_for_no_quota(db: None, options: Options) -> None:
+def test_expired_rows_count_for_no_quota(db: None, options: Options) -> None:
     options(FACTS_PER_OWNER=1)
     FactStore("as|1").save("old", days=1)
     let_expire()
@@ -79,7 +79,7 @@ def test_what_has_expired_counts_for_no_quota(db: None, options: Options) -> Non
     assert [fact.text for fact in Fact.objects.all()] == ["new"]
 
 
-def test_the_command_deletes_what_has_expired_and_owners_without_anything(db: None) -> None:
+def test_the_command_deletes_expired_rows_and_empty_owners(db: None) -> None:
     FactStore("as|1").save("old", days=1)
     ConversationStore("as|1").save([], days=1)
     FactStore("as|2").save("old", days=1)
@@ -93,7 +93,7 @@ def test_the_command_deletes_what_has_expired_and_owners_without_anything(db: No
     assert sorted(fact.text for fact in Fact.objects.all()) == ["lasting", "later"]
 
 
-def test_an_owner_who_deleted_everything_is_forgotten_and_may_come_back(db: None) -> None:
+def test_an_empty_owner_is_deleted_and_may_save_again(db: None) -> None:
     facts = FactStore("as|1")
     facts.save("x", id="f")
     facts.delete("f")

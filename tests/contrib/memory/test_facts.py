@@ -17,7 +17,7 @@ async def texts(client: Client, tool: str = "search_user_facts", **arguments: An
     return [fact["text"] for fact in page["facts"]]
 
 
-async def test_a_fact_is_saved_and_got_again(ada: Client) -> None:
+async def test_a_saved_fact_is_returned(ada: Client) -> None:
     saved = await ada.ok("save_user_fact", text=" Likes tea. ", category="Preferences", tags=["Drink"])
     assert saved["created"]
     assert (saved["fact"]["text"], saved["fact"]["category"], saved["fact"]["tags"]) == (
@@ -40,7 +40,7 @@ async def test_the_same_text_is_the_same_fact(ada: Client) -> None:
     assert await Fact.objects.acount() == 1
 
 
-async def test_a_fact_with_an_id_takes_the_place_of_the_one_there(ada: Client) -> None:
+async def test_a_fact_with_an_existing_id_replaces_it(ada: Client) -> None:
     assert (await ada.ok("save_user_fact", text="Lives in Oslo.", id="home"))["created"]
     assert not (await ada.ok("save_user_fact", text="Lives in Bergen.", id="home"))["created"]
     assert await texts(ada, "get_user_facts") == ["Lives in Bergen."]
@@ -59,14 +59,14 @@ async def test_facts_are_narrowed_and_paged(ada: Client) -> None:
         assert (found, first["total"], rest["next_cursor"]) == ([f"Fact {n}" for n in (4, 3, 2, 1, 0)], 5, None)
 
 
-async def test_a_fact_is_forgotten(ada: Client) -> None:
+async def test_a_fact_is_deleted(ada: Client) -> None:
     saved = await ada.ok("save_user_fact", text="Likes tea.")
     gone = [await ada.ok("delete_user_fact", id=id) for id in (saved["fact"]["id"], saved["fact"]["id"], "a/../b")]
     assert gone == [{"deleted": True}, {"deleted": False}, {"deleted": False}]
     assert await texts(ada, query="tea") == []
 
 
-async def test_the_search_finds_any_of_the_words_and_the_best_first(ada: Client) -> None:
+async def test_the_search_finds_any_of_the_words_with_the_best_match_first(ada: Client) -> None:
     for text in (
         "Allergic to peanuts.",
         "Peanuts and allergic friends, at length.",
@@ -130,7 +130,7 @@ def test_queries_are_split_into_words_without_operators(ada: Client, subtests: p
             async_to_sync(check)(query)
 
 
-def test_a_query_has_an_end() -> None:
+def test_queries_and_words_have_a_maximum_length() -> None:
     assert len(parse_query(" ".join(map(str, range(100))))) == 16
     assert parse_query("a A á") == ["a"]
     assert build_index_text("y" * 5000) == f" {'y' * 64}"

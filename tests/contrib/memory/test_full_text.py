@@ -1,4 +1,4 @@
-"""PostgreSQL's full-text search, and the index it has."""
+"""Full-text search on PostgreSQL, and its index."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ def test_a_language_is_searched_by_stems(facts: FactStore, options: Callable[...
 
 
 @postgres
-def test_what_is_said_more_often_comes_first(facts: FactStore) -> None:
+def test_more_frequent_words_rank_first(facts: FactStore) -> None:
     assert found(facts, "peanuts") == ["Peanuts, peanuts, peanuts.", "Has an allergy: peanuts."]
 
 
@@ -62,6 +62,6 @@ def test_no_migration_is_missing() -> None:
 
 
 @postgres
-def test_the_index_can_be_taken_back_and_made_again() -> None:
+def test_the_index_can_be_dropped_and_created_again() -> None:
     for target in ("zero", "0001"):
         call_command("migrate", "mcp_memory", target, verbosity=0)

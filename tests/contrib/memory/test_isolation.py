@@ -1,6 +1,4 @@
-"""What one owner keeps is nobody else's: every way in, tried with another's names. The answers for what is somebody
-else's are those for what is not there, word for word.
-"""
+"""Isolation of owners: each request, tried with names of another owner, is answered exactly as for an absent row."""
 
 import importlib.util
 from collections.abc import Callable
@@ -24,7 +22,7 @@ SECRET = "Zanzibar"
 
 
 async def keep(client: Client) -> tuple[str, str]:
-    """Ids of a conversation and a fact that hold the word."""
+    """Save a conversation and a fact with the word. Return their ids."""
     saved = await client.ok("save_conversation", messages=user_messages(SECRET), title=SECRET, tags=[SECRET])
     fact = await client.ok("save_user_fact", text=SECRET, category=SECRET, tags=[SECRET])
     return saved["id"], fact["fact"]["id"]
@@ -33,7 +31,7 @@ async def keep(client: Client) -> tuple[str, str]:
 ABSENT = "0" * 24
 
 
-def test_ids_of_other_owners_are_answered_like_absent_ids(ada: Client, bob: Client, subtests: pytest.Subtests) -> None:
+def test_ids_of_other_owners_are_treated_like_absent_ids(ada: Client, bob: Client, subtests: pytest.Subtests) -> None:
     async def check(tool: str, kind: int) -> None:
         foreign = (await keep(ada))[kind]
         assert await bob.call(tool, id=foreign) == await bob.call(tool, id=ABSENT)
@@ -122,7 +120,7 @@ async def test_the_same_text_of_another_owner_is_another_fact(ada: Client, bob: 
 
 
 @pytest.mark.django_db
-async def test_the_owner_is_issuer_and_subject_and_not_the_user_alone() -> None:
+async def test_the_owner_is_the_issuer_and_subject_and_not_the_user_alone() -> None:
     """Two subjects that a verifier lets act as one user share nothing."""
     shared = await User.objects.acreate(username="api")
     one, two, other = (
@@ -135,7 +133,7 @@ async def test_the_owner_is_issuer_and_subject_and_not_the_user_alone() -> None:
 
 
 @pytest.mark.django_db
-async def test_clever_names_do_not_make_two_owners_one() -> None:
+async def test_similar_principals_never_share_an_owner() -> None:
     await keep(client_of(DjangoPrincipal(issuer="a", subject="b|c")))
     for issuer, subject in (("a|b", "c"), ("a", "b%7Cc"), ("A", "b|c"), ("a", "b|C"), ("a", "b|c ")):
         client = client_of(DjangoPrincipal(issuer=issuer, subject=subject))
@@ -197,7 +195,7 @@ def test_a_command_that_acts_as_the_user_has_the_memory_of_the_user() -> None:
 
 
 def register_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register the tools under the options of now, which are read when a project starts."""
+    """Register the tools with the current options, which a project reads at its start."""
     monkeypatch.setattr(registry, "REGISTRIES", {})
     spec = importlib.util.spec_from_file_location("mcp_django.contrib.memory.once_more", mcp_tools.__file__)
     assert spec is not None
@@ -205,7 +203,7 @@ def register_again(monkeypatch: pytest.MonkeyPatch) -> None:
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-async def test_django_s_permissions_are_asked_for_where_the_project_wants_it(
+async def test_the_setting_requires_permissions_of_django(
     db: None, options: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options(PERMISSIONS=True)
@@ -230,9 +228,7 @@ async def test_django_s_permissions_are_asked_for_where_the_project_wants_it(
     assert await machine_client("robot").names() == []
 
 
-async def test_scopes_are_asked_for_where_the_project_wants_it(
-    options: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_setting_requires_scopes(options: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     options(READ_SCOPES=["memory:read"], WRITE_SCOPES=["memory:write"], SERVER="default")
     register_again(monkeypatch)
     client = client_of(DjangoPrincipal(issuer="as", subject="1", scopes=frozenset({"memory:read"})), "default")

@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "expose" / "memory.md"
 pytestmark = pytest.mark.django_db
 
 
-def test_the_examples_do_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_work(monkeypatch: pytest.MonkeyPatch) -> None:
     ada = User.objects.create_user("ada")
     example, orders, account = (served_by(block, monkeypatch)[0] for block in python_blocks(PAGE))
     FactStore(owner_of(ada), ada).save("Travels without luggage.")

@@ -1,4 +1,4 @@
-"""Somebody asks what is kept of them, or to be forgotten."""
+"""Export and deletion of the rows of a user."""
 
 import json
 from io import StringIO
@@ -31,7 +31,7 @@ def bob() -> User:
 
 
 def keep(owner: str | None, user: User | None = None) -> None:
-    """A conversation and a fact."""
+    """Save a conversation and a fact."""
     ConversationStore(owner, user).save(user_messages("Hello", "é"), id="c", tags=["t"], metadata={"k": 1})
     FactStore(owner, user).save("Likes tea.", id="f", category="drinks", days=1)
 
@@ -40,7 +40,7 @@ def kept() -> tuple[int, int, int]:
     return Owner.objects.count(), Conversation.objects.count(), Fact.objects.count()
 
 
-def test_an_export_has_all_that_is_kept_whoever_vouches_for_the_user(ada: User, bob: User) -> None:
+def test_an_export_has_all_rows_of_the_user_under_every_issuer(ada: User, bob: User) -> None:
     keep(owner_of(ada), ada)
     keep("https://as|ada", ada)
     keep(owner_of(bob), bob)
@@ -59,16 +59,16 @@ def test_an_export_has_all_that_is_kept_whoever_vouches_for_the_user(ada: User, 
     assert json.loads(json.dumps(said)) == said
 
 
-def test_what_has_expired_is_exported_as_long_as_it_is_there(ada: User) -> None:
+def test_expired_rows_are_exported_until_they_are_deleted(ada: User) -> None:
     keep(owner_of(ada), ada)
     Fact.objects.update(expires="2020-01-01T00:00:00Z")
     assert len(export_user(ada)["owners"][0]["facts"]) == 1
 
 
-def test_to_erase_leaves_nothing_of_the_user_and_all_of_others(ada: User, bob: User, told: Any) -> None:
+def test_erasing_deletes_all_rows_of_the_user_and_no_others(ada: User, bob: User, collect_notifications: Any) -> None:
     for owner, user in ((owner_of(ada), ada), ("https://as|ada", ada), (owner_of(bob), bob)):
         keep(owner, user)
-    with told() as news:
+    with collect_notifications() as news:
         assert erase_user(ada) == (2, 2)
     uris = ["memory://facts", "memory://conversations/c"]
     assert news == [(owner, uri) for owner in (owner_of(ada), "https://as|ada") for uri in uris]
@@ -100,7 +100,7 @@ def test_erasing_anonymous_callers_erases_no_rows() -> None:
     assert kept() == (1, 1, 1)
 
 
-def test_a_credential_that_outlives_its_user_keeps_nothing(ada: User) -> None:
+def test_a_credential_of_a_deleted_user_saves_nothing(ada: User) -> None:
     owner = owner_of(ada)
     before = User.objects.get(pk=ada.pk)
     ada.delete()
@@ -109,7 +109,7 @@ def test_a_credential_that_outlives_its_user_keeps_nothing(ada: User) -> None:
     assert kept() == (0, 0, 0)
 
 
-def test_whom_a_user_of_another_system_is_makes_no_link() -> None:
+def test_a_user_object_of_another_model_is_not_linked() -> None:
     class ForeignUser:
         pk = 4711
 
@@ -117,7 +117,7 @@ def test_whom_a_user_of_another_system_is_makes_no_link() -> None:
     assert Owner.objects.get().user is None
 
 
-def test_a_user_who_is_linked_later_is_linked(ada: User) -> None:
+def test_an_owner_can_be_linked_to_a_user_later(ada: User) -> None:
     FactStore("as|1").save("x")
     FactStore("as|1", ada).save("y")
     assert Owner.objects.get().user == ada
@@ -149,7 +149,7 @@ def test_the_commands_know_owners_who_are_no_users() -> None:
     assert [owner.key for owner in Owner.objects.all()] == ["https://as|other"]
 
 
-def test_to_erase_is_confirmed(ada: User, subtests: pytest.Subtests) -> None:
+def test_erasing_requires_confirmation(ada: User, subtests: pytest.Subtests) -> None:
     def check(answer: str, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
         keep(owner_of(ada), ada)
         asked: list[str] = []
@@ -167,7 +167,7 @@ def test_to_erase_is_confirmed(ada: User, subtests: pytest.Subtests) -> None:
             check(answer, left, monkeypatch)
 
 
-def test_the_commands_refuse_whom_they_do_not_know(subtests: pytest.Subtests) -> None:
+def test_the_commands_refuse_unknown_users_and_owners(subtests: pytest.Subtests) -> None:
     for command in ("mcp_memory_export", "mcp_memory_erase"):
         with subtests.test(command=command), rolled_back():
             with pytest.raises(CommandError, match="Unknown user 'nobody'"):

@@ -1,4 +1,4 @@
-"""How much an owner may keep: rows and bytes, exactly, however many write at once."""
+"""Quotas of rows and bytes, which are exact with simultaneous writers."""
 
 import threading
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def test_an_error_for_clients_is_english_in_every_language(db: None, options: Op
         FactStore("as|1").save("y")
 
 
-def test_bytes_of_everything_together_are_limited(db: None, options: Options) -> None:
+def test_total_bytes_are_limited(db: None, options: Options) -> None:
     options(BYTES_PER_OWNER=300)
     facts, conversations = FactStore("as|1"), ConversationStore("as|1")
     facts.save("é" * 100, id="f")
@@ -77,7 +77,7 @@ def test_one_conversation_is_limited(db: None, options: Options) -> None:
     assert row.message_count == 1
 
 
-def test_what_was_deleted_by_other_hands_does_not_count(db: None, options: Options) -> None:
+def test_rows_deleted_outside_of_the_tools_do_not_count(db: None, options: Options) -> None:
     options(FACTS_PER_OWNER=1)
     for _ in range(3):
         FactStore("as|1").save("x")
@@ -86,7 +86,7 @@ def test_what_was_deleted_by_other_hands_does_not_count(db: None, options: Optio
 
 
 def race(*work: Callable[[], Any]) -> list[Any]:
-    """Run these at once, each in a thread with a connection of its own; what each returned, or raised."""
+    """Run functions at once, each in a thread with its own connection. Return the results and exceptions."""
     outcomes: list[Any] = []
     barrier = threading.Barrier(len(work), timeout=60)
 
@@ -108,7 +108,7 @@ def race(*work: Callable[[], Any]) -> list[Any]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_quotas_are_exact_however_many_write_at_once(options: Options) -> None:
+def test_the_quotas_are_exact_with_simultaneous_writers(options: Options) -> None:
     options(FACTS_PER_OWNER=5, BYTES_PER_OWNER=1000)
     writes = [lambda number=number: FactStore("as|1").save(f"Fact {number}") for number in range(8)]
     outcomes = race(*writes)
@@ -117,7 +117,7 @@ def test_the_quotas_are_exact_however_many_write_at_once(options: Options) -> No
 
 
 @pytest.mark.django_db(transaction=True)
-def test_nothing_that_is_appended_at_once_is_lost() -> None:
+def test_simultaneous_appends_are_all_stored() -> None:
     conversations = ConversationStore("as|1")
     writes = [
         lambda number=number: conversations.save(user_messages(f"{number}"), id="c", mode="append")

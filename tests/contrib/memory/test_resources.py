@@ -1,4 +1,4 @@
-"""Resources, completions, and who is told of what."""
+"""Resources, completions, and notifications."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ async def test_conversations_and_facts_are_resources(ada: Client) -> None:
     assert kept["total"] == 3
 
 
-async def test_of_many_facts_the_resource_shows_the_latest_and_says_so(ada: Client) -> None:
+async def test_the_resource_shows_the_latest_of_many_facts_with_a_note(ada: Client) -> None:
     saved = await ada.ok("save_user_fact", text="One")
     row = await Fact.objects.aget(name=saved["fact"]["id"])
     rows = [Fact(owner_id=row.owner_id, name=f"f{number}", text=f"{number}") for number in range(MAX_FACTS_SHOWN)]
@@ -34,7 +34,7 @@ async def test_of_many_facts_the_resource_shows_the_latest_and_says_so(ada: Clie
     assert (len(kept["facts"]), kept["total"]) == (MAX_FACTS_SHOWN, MAX_FACTS_SHOWN + 1)
 
 
-async def test_the_resources_are_listed_as_the_specification_wants_it(ada: Client) -> None:
+async def test_the_listed_resources_are_valid(ada: Client) -> None:
     (listed,) = (await ada.request("resources/list"))["resources"]
     (template,) = (await ada.request("resources/templates/list"))["resourceTemplates"]
     validator("2026-07-28", "Resource")(listed)
@@ -54,23 +54,23 @@ async def test_an_id_is_completed_by_the_title(ada: Client) -> None:
         assert await ada.complete(value) == []
 
 
-def test_only_the_owner_s_clients_are_notified_on_commit(ada: Client, bob: Client, told: Any) -> None:
+def test_only_the_owner_s_clients_are_notified_on_commit(ada: Client, bob: Client, collect_notifications: Any) -> None:
     def use(client: Client, tool: str, **arguments: Any) -> None:
         async_to_sync(client.call)(tool, **arguments)
 
     ours, theirs = ada.principal.owner, bob.principal.owner
-    with told() as news:
+    with collect_notifications() as news:
         use(ada, "save_conversation", id="c", messages=user_messages("x"))
         use(ada, "save_user_fact", text="x", id="f")
         use(bob, "save_user_fact", text="x", id="f")
     assert news == [(ours, "memory://conversations/c"), (ours, "memory://facts"), (theirs, "memory://facts")]
-    with told() as news:
+    with collect_notifications() as news:
         use(bob, "delete_conversation", id="c")
         use(ada, "delete_conversation", id="c")
         use(ada, "delete_user_fact", id="f")
         use(ada, "delete_user_fact", id="f")
     assert news == [(ours, "memory://conversations/c"), (ours, "memory://facts")]
-    with told() as news:
+    with collect_notifications() as news:
         use(ada, "save_user_fact", text="a\0b")
         use(ada, "get_user_facts")
     assert news == []

@@ -53,7 +53,7 @@ def test_an_act_that_writes_needs_a_confirmation() -> None:
     assert dict(state.details) == {}
 
 
-def test_arguments_that_are_no_object_stay_in_their_field() -> None:
+def test_invalid_arguments_are_kept_in_their_field() -> None:
     state = perform("tools", "write", act="send_json", arguments="[1]", confirmed="on")
     assert (state.error, state.arguments, state.message) == ("The arguments must be a JSON object.", "[1]", None)
 

@@ -159,7 +159,7 @@ def test_requests_that_a_host_refuses_are_not_sent(operator: Client, received: l
     assert received == []
 
 
-def test_a_writing_tool_waits_for_the_operator_and_asks(operator: Client, received: list[Call]) -> None:
+def test_a_writing_tool_waits_for_the_confirmation_of_the_operator(operator: Client, received: list[Call]) -> None:
     (event,) = send(operator, "save", arguments='{"name": "<b>"}')
     assert "The app wants to run save as ada. This may write." in event["html"]
     assert "<b>" not in event["html"]

@@ -258,7 +258,7 @@ def test_a_wrong_value_is_answered_by_the_server(browser: Client, received: list
     assert len(received) == 1
 
 
-def test_an_error_of_the_server_stands_at_the_field(browser: Client) -> None:
+def test_an_error_of_the_server_is_shown_at_the_field(browser: Client) -> None:
     page = post(browser, "repeat", **{"text": "a", "count": "many", "address/number": "x", "share": "-1"})
     found = dict(re.findall(r'<ul class="errorlist" id="id_argument-(.*?)_error"><li>(.*?)</li>', page))
     assert set(found) == {"count", "address/number", "share"}

@@ -1,4 +1,4 @@
-"""Forms of the playground: their fields, and that the forms of all fixtures send what was filled in."""
+"""Forms of the playground: their fields, and the values that the forms of all fixtures send."""
 
 import importlib
 import json

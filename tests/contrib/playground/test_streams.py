@@ -242,7 +242,7 @@ class Endpoint:
         self._version = version
 
     async def exchange(self, messages: list[JSONObject], answer: JSONObject | None) -> list[JSONObject]:
-        """Send messages, and the answer to the one question. Return what the server sends."""
+        """Send messages, and the answer to the one question. Return the messages of the server."""
         received = []
         for message in messages:
             response = await self._post(message)

@@ -51,7 +51,7 @@ async def test_the_instructions_name_the_skills_that_the_caller_may_read(tmp_pat
     assert await read_instructions(fallback(tmp_path, version, "shop.view_order", instructions="Sell.")) == clerk
 
 
-async def test_the_instructions_stay_short(tmp_path: Path, version: str) -> None:
+async def test_the_instructions_name_a_limited_number_of_skills(tmp_path: Path, version: str) -> None:
     for number in range(25):
         write_skill(tmp_path, f"skill-{number}")
     text = await read_instructions(fallback(tmp_path, version, "shop.view_order"))
@@ -87,7 +87,7 @@ async def test_the_tool_loads_skills_and_their_files(tmp_path: Path, version: st
     assert await stranger.error("load_skill", skill="refunds") == "Unknown skill 'refunds'. Known skills: none."
 
 
-async def test_fallbacks_are_off_unless_chosen_and_stay_out_of_hosts(tmp_path: Path, version: str) -> None:
+async def test_fallbacks_are_off_by_default_and_not_mounted_in_hosts(tmp_path: Path, version: str) -> None:
     client = fallback(write(tmp_path), version, "shop.view_order", instructions=None)
     assert "tools" not in client.server.offered_capabilities
     assert "prompts" not in client.server.offered_capabilities

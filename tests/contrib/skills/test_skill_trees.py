@@ -1,4 +1,4 @@
-"""Trees of skill folders: what is served, what never is, and files that change."""
+"""Trees of skill folders: served files, files that are never served, and changes."""
 
 import logging
 import os
@@ -249,7 +249,7 @@ def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
         Skills(**({"directory": "skills"} | options))
 
 
-def test_values_that_clients_read_differently_and_equal_names_are_warned_of(tmp_path: Path) -> None:
+def test_ambiguous_values_and_equal_names_are_warned_of(tmp_path: Path) -> None:
     write(tmp_path)
     write_skill(tmp_path / "other", "refunds")
     assert {message.id for message in Skills(tmp_path).check()} == {"mcp_skills.W001", "mcp_skills.W002"}

@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "expose" / "skills.md"
 BLOCKS = python_blocks(PAGE)
 
 
-async def test_a_skill_of_an_app_is_served_as_the_page_says(
+async def test_the_example_skill_of_an_app_is_served(
     tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     matched = re.search(r"```markdown\n<!-- (\S+) -->\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -47,7 +47,7 @@ def test_a_broken_skill_is_reported_by_the_command(
         call_command("check")
 
 
-async def test_folders_are_served_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_example_folders_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_skill(tmp_path / "handbook" / "skills", "returns")
     module, _ = served_by(BLOCKS[1], monkeypatch)
@@ -57,14 +57,14 @@ async def test_folders_are_served_as_the_page_says(tmp_path: Path, monkeypatch: 
     assert await list_entries(PipelineClient(server, make_principal())) == {}
 
 
-def test_the_settings_of_stored_skills_work_as_the_page_says(settings: Any) -> None:
+def test_the_example_settings_of_stored_skills_work(settings: Any) -> None:
     found: dict[str, Any] = {}
     exec(BLOCKS[2], found)
     settings.MCP = {"AUTH": "none", **found["MCP"]}
     assert any(isinstance(provider, StoredSkills) for provider in wiring.get_server().providers)
 
 
-async def test_a_function_and_the_fallbacks_work_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_example_function_and_fallbacks_work(monkeypatch: pytest.MonkeyPatch) -> None:
     _, registry = served_by(BLOCKS[3], monkeypatch)
     module, _ = served_by(BLOCKS[4], monkeypatch)
     server = make_server(registry=registry, extensions=[module.skills])
@@ -74,7 +74,7 @@ async def test_a_function_and_the_fallbacks_work_as_the_page_says(monkeypatch: p
     assert "# Stock for" in text["text"]
 
 
-async def test_a_test_of_a_skill_works_as_the_page_says(
+async def test_the_example_test_of_a_skill_works(
     tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_skill(tmp_path / "skills", "refunds", "Call `orders_search`.")

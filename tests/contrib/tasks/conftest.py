@@ -23,7 +23,7 @@ AT_ONCE = TaskOptions(grace=0)
 
 
 class Gate:
-    """What the tools of a test wait for, and what they did."""
+    """A gate that the tools of a test wait for, with a record of their calls."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
@@ -89,7 +89,7 @@ def gate(db: None, change: Callable[..., None]) -> Iterator[Gate]:
 
 
 def declare(server: Server, gate: Gate) -> None:
-    """Declare tools that become tasks at once, unless they say otherwise."""
+    """Declare tools that become tasks at once by default."""
 
     @server.tool(task=AT_ONCE)
     async def wait(label: str = "done") -> str:

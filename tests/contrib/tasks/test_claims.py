@@ -17,7 +17,7 @@ from mcp_django.contrib.tasks.rows import store
 from mcp_django.contrib.tasks.rows.store import LeaseExtension
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
-Held = set[tuple[str, str]]
+Leases = set[tuple[str, str]]
 
 
 class Rows:
@@ -27,7 +27,7 @@ class Rows:
         self.may_claim = threading.Event()
         self.may_claim.set()
         self.claimed = threading.Event()
-        self.beats: queue.Queue[Held] = queue.Queue()
+        self.beats: queue.Queue[Leases] = queue.Queue()
         self.problems: list[Exception] = []
         self.returned = 0
 
@@ -41,9 +41,9 @@ class Rows:
     def give_up(self) -> None:
         self.returned += 1
 
-    def extend(self, held: Held, lease: float) -> LeaseExtension:
-        self.beats.put(set(held))
-        return LeaseExtension(held, set())
+    def extend(self, leases: Leases, lease: float) -> LeaseExtension:
+        self.beats.put(set(leases))
+        return LeaseExtension(leases, set())
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
     asyncio.run(coroutine)
 
 
-def test_a_task_is_held_while_the_loop_is_blocked_after_its_claim(rows: Rows, heartbeats: Heartbeats) -> None:
+def test_a_lease_is_extended_while_the_loop_is_blocked_after_its_claim(rows: Rows, heartbeats: Heartbeats) -> None:
     async def block() -> None:
         claiming = asyncio.ensure_future(claim_tasks(rows.claim, rows.give_up))
         while not rows.claimed.is_set():

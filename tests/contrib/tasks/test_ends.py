@@ -15,7 +15,7 @@ from tests.support.clock import Clock
 
 
 class Rows:
-    """A stand-in for the rows, which fails as often as it is told."""
+    """A stand-in for the rows, which fails a given number of times."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -61,7 +61,7 @@ async def test_ends_that_arrive_during_a_write_are_written_together(rows: Rows) 
     assert rows.batches == [["a"], ["b", "c", "d"]]
 
 
-async def test_a_refused_row_spoils_no_other_one(rows: Rows) -> None:
+async def test_a_refused_row_does_not_prevent_other_writes(rows: Rows) -> None:
     rows.refused.add("b")
     rows.gate.set()
     results = await asyncio.gather(*start_ends("a", "b", "c"), return_exceptions=True)

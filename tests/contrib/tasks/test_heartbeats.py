@@ -22,22 +22,22 @@ from tests.support.background_threads import get_background_threads, wait_for_en
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS
 
-Held = set[tuple[str, str]]
+Leases = set[tuple[str, str]]
 
 
 class Rows:
     """A stand-in for the rows, which reports each statement, loses the tasks in `lost`, and skips those in `locked`."""
 
     def __init__(self) -> None:
-        self.beats: queue.Queue[Held] = queue.Queue()
-        self.lost: Held = set()
-        self.locked: Held = set()
+        self.beats: queue.Queue[Leases] = queue.Queue()
+        self.lost: Leases = set()
+        self.locked: Leases = set()
 
-    def extend(self, held: Held, lease: float) -> LeaseExtension:
-        self.beats.put(set(held))
-        return LeaseExtension(held - self.lost - self.locked, self.lost & held)
+    def extend(self, leases: Leases, lease: float) -> LeaseExtension:
+        self.beats.put(set(leases))
+        return LeaseExtension(leases - self.lost - self.locked, self.lost & leases)
 
-    def wait(self) -> Held:
+    def wait(self) -> Leases:
         """Block until the next statement."""
         return self.beats.get(timeout=WAIT_SECONDS)
 
@@ -59,10 +59,10 @@ def make_lease(id: str, *, claimed: float = 0.0) -> TaskLease:
 def hang_until(ended: threading.Event, begun: threading.Event) -> Any:
     """Return a stand-in for `extend_leases` that does not end before the test does."""
 
-    def hang(held: Held, lease: float) -> LeaseExtension:
+    def hang(leases: Leases, lease: float) -> LeaseExtension:
         begun.set()
         ended.wait(2 * WAIT_SECONDS)
-        return LeaseExtension(held, set())
+        return LeaseExtension(leases, set())
 
     return hang
 
@@ -75,9 +75,9 @@ async def test_a_deadline_counts_from_the_moment_before_the_claim(clock: Clock) 
 async def test_a_deadline_counts_from_the_moment_before_the_heartbeat(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def extend_late(held: Held, lease: float) -> LeaseExtension:
+    def extend_late(leases: Leases, lease: float) -> LeaseExtension:
         clock.move(8)
-        return LeaseExtension(held, set())
+        return LeaseExtension(leases, set())
 
     monkeypatch.setattr(store, "extend_leases", extend_late)
     lease, begun = make_lease("a"), clock.monotonic()
@@ -95,7 +95,7 @@ async def test_an_attempt_is_stopped_at_the_deadline_of_its_last_heartbeat(rows:
     assert stops == [begun + 10 + get_usable_seconds(get_settings().lease)]
 
 
-async def test_the_deadline_of_a_row_that_is_locked_stays(rows: Rows, clock: Clock) -> None:
+async def test_the_deadline_of_a_locked_row_is_unchanged(rows: Rows, clock: Clock) -> None:
     rows.locked = {("a", "w")}
     locked, free = make_lease("a"), make_lease("b")
     extend_leases([locked, free])

@@ -1,4 +1,4 @@
-"""Tasks of several processes on PostgreSQL: what one process changes, another one notices."""
+"""Tasks of several processes on PostgreSQL: one process notices the changes of another."""
 
 import json
 import subprocess

@@ -278,7 +278,7 @@ async def test_a_question_that_the_client_cannot_answer_fails(client: TaskClient
     assert (failed["status"], failed["error"]["code"]) == ("failed", -32021)
 
 
-async def test_a_cancelled_task_stays_cancelled(client: TaskClient, gate: Gate) -> None:  # TM-20, TM-41
+async def test_a_cancelled_task_has_no_result(client: TaskClient, gate: Gate) -> None:  # TM-20, TM-41
     id = (await client.start("wait"))["taskId"]
     await client.until(id, "working")
     for _ in range(2):

@@ -125,7 +125,7 @@ async def test_a_call_that_its_client_gives_up_leaves_no_task(client: TaskClient
 
 
 def test_a_task_takes_three_statements_and_a_poll_one(client: TaskClient) -> None:
-    async_to_sync(client.start)("wait")  # whatever a process reads once, and the lock of the owner
+    async_to_sync(client.start)("wait")  # the statements of the first call of a process, and the lock of the owner
     with CaptureQueriesContext(connection) as statements:
         id = async_to_sync(client.start)("wait")["taskId"]
     assert len(statements) <= 3 + SAVEPOINT_STATEMENTS, [each["sql"][:80] for each in statements]

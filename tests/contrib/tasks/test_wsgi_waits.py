@@ -166,7 +166,7 @@ def is_open(port: int) -> bool:
 
 @pytest.mark.integration
 @pytest.mark.postgres
-def test_twelve_patient_clients_do_not_stop_a_thirteenth() -> None:
+def test_twelve_waiting_clients_do_not_block_a_thirteenth() -> None:
     with (
         gunicorn("--worker-class", "gthread", "--threads", str(THREADS)) as port,
         ThreadPoolExecutor(THREADS) as pool,
