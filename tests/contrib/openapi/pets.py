@@ -1,4 +1,4 @@
-"""A document about pets, and a server that answers as tests want it to."""
+"""A document about pets, and a server whose answers a test chooses."""
 
 import json
 from collections.abc import Callable
@@ -28,24 +28,24 @@ def document(paths: dict[str, Any], version: str = "3.0.3", **more: Any) -> dict
     return {"components": {"schemas": {"Pet": PET}}, **made}
 
 
-def operation(**said: Any) -> dict[str, Any]:
+def operation(**members: Any) -> dict[str, Any]:
     """An operation that answers a pet."""
     schema = {"$ref": "#/components/schemas/Pet"}
     answers = {"200": {"description": "It.", "content": {"application/json": {"schema": schema}}}}
-    return {"responses": answers, **said}
+    return {"responses": answers, **members}
 
 
-def parameter(name: str, place: str, **said: Any) -> dict[str, Any]:
+def parameter(name: str, place: str, **members: Any) -> dict[str, Any]:
     return {
         "name": name,
         "in": place,
         "schema": {"type": "string"},
         **({"required": True} if place == "path" else {}),
-    } | said
+    } | members
 
 
 class Api:
-    """Keeps the requests that came, and answers them."""
+    """A server that records its requests, and answers them."""
 
     def __init__(self, answer: Callable[[httpx.Request], httpx.Response] | Any = None) -> None:
         self.requests: list[httpx.Request] = []
@@ -64,7 +64,7 @@ class Api:
 
     @property
     def path(self) -> str:
-        """The last request's, as it was sent, below the base URL."""
+        """The path of the last request below the base URL, as it was sent."""
         return self.last.url.raw_path.decode().removeprefix("/v1")
 
     @property
@@ -86,6 +86,6 @@ def peer(source: Any, api: Api | None = None, **options: Any) -> PipelineClient:
 
 
 async def tools(source: Any, **options: Any) -> dict[str, dict[str, Any]]:
-    """What is listed, by name."""
+    """The listed tools, by name."""
     listed = await peer(source, **options).request("tools/list", {})
     return {tool["name"]: tool for tool in listed["tools"]}

@@ -15,9 +15,9 @@ HOST_PATTERN = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=70)
 
 
-def listing(*parameters: dict[str, Any], **said: Any) -> dict[str, Any]:
+def listing(*parameters: dict[str, Any], **members: Any) -> dict[str, Any]:
     """A document with one operation, `list`."""
-    return document({"/pets": {"get": operation(operationId="list", parameters=list(parameters), **said)}})
+    return document({"/pets": {"get": operation(operationId="list", parameters=list(parameters), **members)}})
 
 
 def lookups(fields: int, endings: int) -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ async def call(source: dict[str, Any], arguments: dict[str, Any]) -> tuple[Api, 
     return api, await peer(source, api).request("tools/call", params)
 
 
-async def test_a_name_that_hosts_refuse_is_replaced_and_told() -> None:
+async def test_a_name_that_hosts_refuse_is_replaced_and_described() -> None:
     source = listing(parameter("filter[name]", "query", description="Part of it."), parameter("$top", "query"))
     properties = (await tools(source))["list"]["inputSchema"]["properties"]
     assert properties["filter_name"]["description"] == 'Part of it. Named "filter[name]" in the API.'
@@ -59,7 +59,7 @@ async def test_an_error_of_a_renamed_body_member_names_its_argument() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(TEXT, min_size=1, max_size=6, unique=True), st.lists(TEXT, min_size=1, max_size=6, unique=True))
-def test_names_of_any_text_reach_the_api_unchanged(query: list[str], members: list[str]) -> None:
+def test_parameters_with_any_name_reach_the_api_unchanged(query: list[str], members: list[str]) -> None:
     async_to_sync(check_names)(query, members)
 
 
@@ -91,7 +91,7 @@ async def test_few_filters_are_arguments() -> None:
     assert len(properties) == 50
 
 
-async def test_many_filters_are_keys_of_one_argument_and_plain_ones_stay() -> None:
+async def test_many_filters_are_keys_of_one_argument_and_plain_ones_are_not() -> None:
     source = listing(parameter("limit", "query"), parameter("must__be", "query", required=True), *lookups(40, 10))
     schema = (await tools(source))["list"]["inputSchema"]
     assert list(schema["properties"]) == ["limit", "must__be", "filters"]

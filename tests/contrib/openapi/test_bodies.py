@@ -58,7 +58,7 @@ async def test_a_body_that_is_a_list() -> None:
     assert (await sent(of({"type": "array"}), body=[1, 2])).json == [1, 2]
 
 
-async def test_all_of_several_objects_is_one_object() -> None:
+async def test_all_of_several_objects_is_merged_into_one_object() -> None:
     source = of(
         {"allOf": [OBJECT, {"type": "object", "required": ["age"], "properties": {"age": {"type": "integer"}}}]}
     )
@@ -67,7 +67,7 @@ async def test_all_of_several_objects_is_one_object() -> None:
     assert (await sent(source, name="Rex", age=3)).json == {"name": "Rex", "age": 3}
 
 
-async def test_a_body_that_is_optional_and_not_given_is_not_sent() -> None:
+async def test_an_omitted_optional_body_is_not_sent() -> None:
     source = posting({"application/json": {"schema": OBJECT}}, required=False)
     api = await sent(source)
     assert api.last.content == b""
@@ -79,7 +79,7 @@ async def test_a_required_body_without_members_is_an_empty_object() -> None:
     assert (await sent(of({"type": "object", "properties": {"a": {}}}))).json == {}
 
 
-async def test_null_stays_null_in_json() -> None:
+async def test_null_is_sent_as_null_in_json() -> None:
     source = of({"type": "object", "properties": {"a": {"type": "string", "nullable": True}}})
     assert (await sent(source, a=None)).json == {"a": None}
 
@@ -90,7 +90,7 @@ async def test_a_form() -> None:
     assert api.last.headers["content-type"] == "application/x-www-form-urlencoded"
 
 
-async def test_the_encoding_of_a_form_is_kept_to() -> None:
+async def test_a_form_is_sent_in_its_declared_encoding() -> None:
     encoding = {"tags": {"style": "form", "explode": False}, "name": {"contentType": "application/json"}}
     source = of(OBJECT, "application/x-www-form-urlencoded", encoding=encoding)
     api = await sent(source, name="Rex", tags=["x", "y"])
@@ -131,14 +131,14 @@ async def test_files_are_parts_of_a_form() -> None:
     assert title == ("title", None, "text/plain", b"Rex\r\n--x")
 
 
-async def test_a_file_says_what_it_takes() -> None:
+async def test_a_file_argument_describes_its_forms() -> None:
     listed = (await tools(of(UPLOAD, "multipart/form-data")))["post"]["inputSchema"]["properties"]
     assert listed["file"]["description"].startswith("A picture. A file: its bytes in base64")
     assert [branch["type"] for branch in listed["more"]["items"]["anyOf"]] == ["string", "object"]
     assert "base64" in await peer(of(UPLOAD, "multipart/form-data")).error("post", file="not base64!")
 
 
-async def test_a_file_of_3_1_is_known_by_its_media_type() -> None:
+async def test_a_file_of_openapi_3_1_is_recognized_by_its_media_type() -> None:
     schema = {"type": "object", "properties": {"file": {"contentMediaType": "image/png"}}}
     source = of(schema, "multipart/form-data", encoding={"file": {"contentType": "image/png"}})
     api = await sent({**source, "openapi": "3.1.0"}, file=FILE)

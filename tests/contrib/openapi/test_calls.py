@@ -1,4 +1,4 @@
-"""Calls: what is sent, and what comes back."""
+"""Calls: the requests that are sent, and their results."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Credentials: the project's secrets where the document wants them, and nowhere else."""
+"""Credentials: the project's secrets are in the places of the document, and nowhere else."""
 
 import logging
 from typing import Any
@@ -29,7 +29,7 @@ def secured(*security: dict[str, list[str]], **more: Any) -> dict[str, Any]:
     return document({"/x": {"get": entry}}, components={"securitySchemes": SCHEMES, "schemas": {"Pet": {}}})
 
 
-async def test_a_secret_goes_where_its_scheme_says(subtests: pytest.Subtests) -> None:
+async def test_a_secret_is_sent_in_the_place_of_its_scheme(subtests: pytest.Subtests) -> None:
     for scheme, secret, header, value in [
         ("key", SECRET, "x-api-key", SECRET),
         ("cookie", "a;b", "cookie", "sid=a%3Bb"),
@@ -50,12 +50,12 @@ async def test_a_key_in_the_query() -> None:
     entries = [parameter("api_key", "query"), parameter("filter", "query", schema={"type": "object"})]
     source = secured({"query": []}, parameters=entries)
     listed = (await tools(source, credentials={"query": SECRET}))["get"]["inputSchema"]["properties"]
-    assert list(listed) == ["filter"]  # what is a credential is no argument
+    assert list(listed) == ["filter"]  # a credential is no argument
     await peer(source, api, credentials={"query": "a b"}).call("get", filter={"api_key": "mine", "x": "1"})
     assert api.path == "/x?x=1&api_key=a%20b"
 
 
-async def test_the_first_alternative_with_all_its_secrets_is_taken() -> None:
+async def test_the_first_alternative_with_all_its_secrets_is_used() -> None:
     api = Api()
     source = secured({"mtls": []}, {"key": [], "query": []}, {"bearer": []})
     await peer(source, api, credentials={"key": SECRET, "bearer": "token"}).call("get")
@@ -65,7 +65,7 @@ async def test_the_first_alternative_with_all_its_secrets_is_taken() -> None:
     assert (api.last.headers["x-api-key"], api.path) == (SECRET, "/x?api_key=q")
 
 
-async def test_an_operation_that_wants_none_gets_none() -> None:
+async def test_an_operation_without_security_gets_no_secret() -> None:
     api = Api()
     source = secured()
     source["security"] = [{"key": []}]
@@ -98,13 +98,13 @@ async def test_each_caller_has_secrets_of_their_own() -> None:
     assert len(api.requests) == count
 
 
-async def test_a_single_secret_is_for_whatever_scheme_the_operation_wants() -> None:
+async def test_a_single_secret_serves_any_scheme_of_the_operation() -> None:
     api = Api()
     await peer(secured({"bearer": []}), api, credentials=lambda ctx: SECRET).call("get")
     assert api.last.headers["authorization"] == f"Bearer {SECRET}"
 
 
-async def test_what_the_caller_came_with_is_never_passed_on() -> None:
+async def test_credentials_of_the_caller_are_never_forwarded() -> None:
     api = Api()
     server = peer(secured({"bearer": []}), api).server
     headers = {"Authorization": "Bearer callers-own", "Cookie": "sessionid=callers-own", "X-Api-Key": "callers-own"}
@@ -126,7 +126,7 @@ async def test_headers_may_depend_on_the_call() -> None:
     assert api.last.headers["x-user"] == "local"
 
 
-async def test_a_header_of_the_projects_is_not_the_callers_to_change() -> None:
+async def test_a_caller_cannot_change_a_header_of_the_project() -> None:
     api = Api()
     source = secured(parameters=[parameter("X-Tenant", "header")])
     assert (await tools(source, headers={"x-tenant": "north"}))["get"]["inputSchema"]["properties"] == {}
@@ -163,7 +163,7 @@ def test_wrong_credentials_are_refused(subtests: pytest.Subtests) -> None:
             peer(secured({"key": []}), credentials=credentials)
 
 
-async def test_a_secret_that_would_end_its_line_is_not_sent() -> None:
+async def test_a_secret_with_a_line_break_is_not_sent() -> None:
     api = Api()
     told = await peer(secured({"key": []}), api, credentials={"key": "a\r\nHost: x"}).error("get")
     assert told == "The credentials for key cannot be sent: they hold control characters"

@@ -47,7 +47,7 @@ def whole(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> tup
     return module, registry
 
 
-async def test_a_petstore_is_imported_as_the_page_says(whole: tuple[Any, Registry]) -> None:
+async def test_the_example_petstore_is_imported(whole: tuple[Any, Registry]) -> None:
     module, registry = whole
     api = Api()
     module.petstore._client = api.client
@@ -65,7 +65,7 @@ async def test_a_petstore_is_imported_as_the_page_says(whole: tuple[Any, Registr
     assert len(await PipelineClient(server, make_principal()).names()) == 1
 
 
-async def test_each_caller_has_a_key_as_the_page_says(whole: tuple[Any, Registry]) -> None:
+async def test_the_example_with_a_key_for_each_caller_works(whole: tuple[Any, Registry]) -> None:
     module, _ = whole
     api = Api()
     module.each_their_own._client = api.client
@@ -80,7 +80,7 @@ async def test_each_caller_has_a_key_as_the_page_says(whole: tuple[Any, Registry
     assert len(api.requests) == 1
 
 
-def test_the_api_of_django_ninja_is_registered_as_the_page_says(whole: tuple[Any, Registry]) -> None:
+def test_the_example_of_django_ninja_is_registered(whole: tuple[Any, Registry]) -> None:
     _, registry = whole
     registry.run_deferred()
     assert not registry.problems

@@ -1,4 +1,4 @@
-"""Documents: what is read, what is refused, and that hostile ones cost little."""
+"""Documents: accepted and refused forms, and the bounded cost of hostile ones."""
 
 import asyncio
 import copy
@@ -40,7 +40,7 @@ paths:
 
 
 def registered(source: Any, **options: Any) -> Registry:
-    """A registry that notes what is wrong, as that of an alias does."""
+    """A registry that records its problems, as that of an alias does."""
     registry = Registry(strict=False)
     add_toolset(registry, OpenAPIToolset(source, **{"base_url": BASE, **options}))
     return registry
@@ -59,13 +59,13 @@ async def test_a_document_is_a_dict_a_text_or_a_file(tmp_path: Path) -> None:
         assert list(await tools(source)) == ["pets"]
 
 
-async def test_yaml_is_read_as_json_would_have_it() -> None:
+async def test_yaml_is_read_with_the_types_of_json() -> None:
     properties = (await tools(YAML))["towns"]["inputSchema"]["properties"]
     assert properties["country"]["enum"] == ["no", "on", "12:30", "2024-01-01", "yes"]
     assert properties["size"]["default"] == "010"  # no octal, and no number of JSON's
 
 
-async def test_values_of_python_in_a_dict_become_those_of_json() -> None:
+async def test_python_values_in_a_dict_become_json_values() -> None:
     size = {"type": "number", "maximum": Decimal("90.5"), "description": gettext_lazy("Size of the pet")}
     parameter = {"name": "size", "in": "query", "schema": size}
     found = (await tools(document({"/pets": {"get": operation(operationId="pets", parameters=[parameter])}})))["pets"]
@@ -76,14 +76,14 @@ async def test_values_of_python_in_a_dict_become_those_of_json() -> None:
     }
 
 
-async def test_numbers_that_json_does_not_have_do_no_harm() -> None:
+async def test_numbers_outside_of_json_are_harmless() -> None:
     schema = "{type: integer, maximum: 99999999999999999999999, default: 1e999, enum: [" + "9" * 4000 + ", 1]}"
     source = YAML.replace("{type: integer, default: 010}", schema)
     found = (await tools(source))["towns"]["inputSchema"]["properties"]["size"]
     assert found["maximum"] == 1e23
 
 
-def test_what_is_no_document_is_refused(subtests: pytest.Subtests) -> None:
+def test_other_values_than_a_document_are_refused(subtests: pytest.Subtests) -> None:
     for source, told in [
         ("https://example.com/openapi.json", "download"),
         ("nowhere.json", "cannot be read"),
@@ -101,7 +101,7 @@ def test_what_is_no_document_is_refused(subtests: pytest.Subtests) -> None:
             assert told in refusal(source)
 
 
-def test_yaml_without_pyyaml_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yaml_without_pyyaml_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     assert "mcp-django-channels[openapi]" in refusal(YAML)
 
@@ -132,19 +132,19 @@ def test_a_bomb_of_merges_is_refused_or_merges_each_key_once(monkeypatch: pytest
     assert len(values) in (1, 12)
 
 
-def test_what_all_merges_bring_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_total_size_of_merges_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_VALUES", 2_000)
     known = "".join(f"  k{number}: 1\n" for number in range(500))
     assert "merges too much" in refusal(f"openapi: 3.0.0\nx-a: &a\n{known}x-b:\n" + "- {<<: *a}\n" * 100)
 
 
-def test_a_dict_that_holds_itself_is_refused() -> None:
+def test_a_dict_that_contains_itself_is_refused() -> None:
     source: dict[str, Any] = {"openapi": "3.0.0"}
     source["x"] = source
     assert "nested deeper" in refusal(source)
 
 
-def test_too_large_a_text_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_text_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(reading, "MAX_DOCUMENT_BYTES", 100)
     (tmp_path / "api.json").write_text(json.dumps(ONE))
     assert "larger than" in refusal(tmp_path / "api.json")
@@ -186,7 +186,7 @@ def test_the_number_of_operations_is_bounded() -> None:
     assert "leave some out" in refusal(source, max_tools=2)
 
 
-def test_a_server_that_cannot_be_used_is_refused(subtests: pytest.Subtests) -> None:
+def test_an_invalid_server_url_is_refused(subtests: pytest.Subtests) -> None:
     for servers, options, told in [
         ([], {}, "base_url="),
         ([{"url": "/v1"}], {}, "base_url="),
@@ -219,7 +219,7 @@ def test_a_misspelt_option_is_refused() -> None:
         OpenAPIToolset(ONE, base_url=BASE, scopes="pets")
 
 
-def test_the_repr_says_nothing_secret() -> None:
+def test_the_repr_contains_no_secret() -> None:
     assert "s3cr3t" not in repr(OpenAPIToolset(ONE, base_url=BASE, credentials={"key": "s3cr3t"}))
 
 
@@ -240,7 +240,7 @@ def test_no_document_breaks_the_import(paths: Any, components: Any) -> None:
     registered({"openapi": "3.0.3", "paths": paths, "components": components, "security": components})
 
 
-def test_texts_are_those_of_the_project_s_language_whoever_asks_first() -> None:
+def test_texts_are_in_the_language_of_the_project_for_any_first_caller() -> None:
     source = document({"/pets": {"get": operation(operationId="list", summary=gettext_lazy("Yes"))}})
     with translation.override("de"):
         registry = registered(lambda: source)

@@ -49,7 +49,7 @@ async def describe(peer: PipelineClient, operation: str, tool: str = "pets_descr
     return described
 
 
-async def test_a_document_has_four_tools_and_hosts_can_tell_reading_from_writing() -> None:
+async def test_a_document_has_four_tools_whose_annotations_separate_reading_from_writing() -> None:
     listed = (await client().request("tools/list", {}))["tools"]
     hints = {tool["name"]: tool["annotations"] for tool in listed}
     assert list(hints) == ["pets_call", "pets_describe", "pets_read", "pets_search"]
@@ -102,7 +102,7 @@ async def test_operations_are_run_by_the_tool_for_reading_or_the_one_for_writing
     assert len(api.requests) == sent
 
 
-async def test_arguments_are_checked_as_those_of_the_own_tool() -> None:
+async def test_arguments_are_checked_like_those_of_a_tool_of_the_operation() -> None:
     assert await client().error("pets_read", **run("pets_getPet")) == "missing argument 'id'"
     assert "unknown argument 'x'" in await client().error("pets_read", **run("pets_getPet", id="1", x=1))
 
@@ -119,7 +119,7 @@ async def test_a_hidden_operation_is_unknown_like_one_that_does_not_exist() -> N
     assert not api.requests
 
 
-async def test_a_missing_scope_is_requested_and_a_toolset_s_permission_hides_all() -> None:
+async def test_a_missing_scope_is_requested_and_a_toolset_permission_hides_all() -> None:
     assert "pets_removePet" in await found(client())
     with pytest.raises(InsufficientScope) as refused:
         await client().request("tools/call", {"name": "pets_call", "arguments": run("pets_removePet", id="1")})

@@ -106,7 +106,7 @@ def caller(user: Any) -> DjangoPrincipal:
 
 
 def caller_user() -> User:
-    """A user who is in no database."""
+    """A user without a row in the database."""
     return User(pk=1, username="ada")
 
 
@@ -156,12 +156,12 @@ async def test_async_views_are_awaited_and_get_no_cookie_of_the_caller() -> None
 
 
 @pytest.mark.django_db
-async def test_a_token_of_the_views_own_is_a_credential_of_the_project() -> None:
+async def test_a_token_for_the_view_is_a_credential_of_the_project() -> None:
     assert (await peer().error("keyed")).startswith("401")
     with_key = peer(credentials={"Key": "open sesame"})
     assert '"key": "open sesame"' in await with_key.text("keyed")
     ada = await User.objects.acreate_user("ada")
-    # What has no secret is asked as the user.
+    # A view without a secret is called as the user.
     assert (await peer(ada, credentials={"Key": "open sesame"}).call("note", note_id=1))["isError"] is False
 
 
@@ -175,7 +175,7 @@ async def test_a_value_never_becomes_a_part_of_the_route() -> None:
     assert (await PipelineClient(server).error("note", note_id="x")).startswith("404")
 
 
-async def test_what_a_view_raises_is_told_as_over_http() -> None:
+async def test_exceptions_of_a_view_are_reported_as_over_http() -> None:
     assert (
         await peer(caller_user()).error("note", note_id=404)
         == "404 Not Found\nNot found, or not visible with these credentials."
@@ -183,7 +183,7 @@ async def test_what_a_view_raises_is_told_as_over_http() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_request_is_one_transaction_where_the_project_says_so() -> None:
+async def test_a_request_is_one_transaction_with_atomic_requests() -> None:
     connections["default"].settings_dict["ATOMIC_REQUESTS"] = True
     try:
         ada = await User.objects.acreate_user("ada")
@@ -207,14 +207,14 @@ async def test_an_api_that_is_not_in_the_urlconf_is_refused_at_start(settings: A
         peer()
 
 
-def test_options_of_http_have_no_sense_here() -> None:
+def test_options_of_http_are_refused() -> None:
     with pytest.raises(DeclarationError, match="over HTTP"):
         OpenAPIToolset.from_ninja(api, base_url="https://api.example.com")
     with pytest.raises(DeclarationError, match="takes a NinjaAPI"):
         OpenAPIToolset.from_ninja(object())
 
 
-async def test_routes_hold_here_too() -> None:
+async def test_routes_apply_to_an_api_of_django_ninja() -> None:
     names = await peer(prefix="shop", routes=[Route("GET *"), Route(expose=None)]).names()
     assert names == [
         f"shop_{name}" for name in ("colour", "colour_later", "keyed", "later", "latest", "note", "stream")

@@ -1,4 +1,4 @@
-"""Parameters: how values are written, and that none leaves its place."""
+"""Parameters: values are serialized, and none leaves its place."""
 
 from typing import Any
 from urllib.parse import parse_qsl, unquote, unquote_plus, urlsplit
@@ -27,7 +27,7 @@ def written(style: str, explode: bool, value: Any) -> str:
     return "&".join(f"{name}={text}" for name, text in pairs)
 
 
-def test_a_query_is_written_as_openapi_says(subtests: pytest.Subtests) -> None:
+def test_a_query_is_serialized_as_in_openapi(subtests: pytest.Subtests) -> None:
     for style, explode, value, expected in [
         ("form", True, "blue", "color=blue"),
         ("form", True, "", "color="),
@@ -50,7 +50,7 @@ def test_a_query_is_written_as_openapi_says(subtests: pytest.Subtests) -> None:
             assert written(style, explode, value) == expected
 
 
-def test_a_path_is_written_as_openapi_says(subtests: pytest.Subtests) -> None:
+def test_a_path_is_serialized_as_in_openapi(subtests: pytest.Subtests) -> None:
     for style, explode, value, expected in [
         ("simple", False, "blue", "blue"),
         ("simple", False, LIST, "blue,black"),
@@ -72,16 +72,16 @@ def test_a_path_is_written_as_openapi_says(subtests: pytest.Subtests) -> None:
             )
 
 
-def test_reserved_characters_stay_where_they_may_and_never_end_the_value() -> None:
+def test_reserved_characters_are_kept_only_where_they_cannot_end_the_value() -> None:
     (pair,) = OperationParameter("to", "query", {}, allows_reserved=True).encode_pairs("a/b?c:d&e=f#g+h%41")
     assert pair == ("to", "a/b?c:d%26e%3Df%23g%2Bh%2541")
 
 
 @settings(max_examples=100, deadline=None)
 @given(value=JSON, style=st.sampled_from(["form", "deepObject", "pipeDelimited"]), explode=st.booleans())
-def test_a_query_value_never_becomes_something_else(value: Any, style: str, explode: bool) -> None:
+def test_a_query_value_never_adds_a_parameter(value: Any, style: str, explode: bool) -> None:
     if isinstance(value, dict) and style == "form" and explode:
-        return  # its members are parameters, as OpenAPI says
+        return  # its members are parameters
     query = written(style, explode, value)
     assert query.isascii()
     assert not set(query) & set("# \r\n")
@@ -91,7 +91,7 @@ def test_a_query_value_never_becomes_something_else(value: Any, style: str, expl
 
 @settings(max_examples=100, deadline=None)
 @given(TEXT, st.booleans())
-def test_a_text_comes_back_as_it_was(value: str, reserved: bool) -> None:
+def test_a_text_survives_the_encoding(value: str, reserved: bool) -> None:
     (pair,) = OperationParameter("q", "query", {}, allows_reserved=reserved).encode_pairs(value)
     assert unquote_plus(pair[1]) == value
 
@@ -116,7 +116,7 @@ def test_a_path_value_never_leaves_its_segment(value: Any, style: str, explode: 
     assert not {".", ".."} & set(unquote(segments[2]).replace("\\", "/").split("/"))
 
 
-async def test_a_value_that_would_walk_is_refused_before_anything_is_sent(subtests: pytest.Subtests) -> None:
+async def test_a_value_with_dot_segments_is_refused_before_the_request(subtests: pytest.Subtests) -> None:
     for value in [
         *("", "..", ".", "x/../../admin", "..\\..\\admin", "../"),
         *("..;", "..;a=b/admin", "x/..;/admin", "%2e%2e", "..%2fadmin", "%252e%252e%255cadmin", "..%3b/admin"),
@@ -130,7 +130,7 @@ async def test_a_value_that_would_walk_is_refused_before_anything_is_sent(subtes
             assert api.requests == []
 
 
-async def test_a_value_that_makes_another_operations_path_is_refused() -> None:
+async def test_a_value_that_makes_the_path_of_another_operation_is_refused() -> None:
     api = Api()
     paths = {
         "/pets/{id}": {"get": operation(operationId="pet", parameters=[parameter("id", "path")])},
@@ -143,7 +143,7 @@ async def test_a_value_that_makes_another_operations_path_is_refused() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(JSON, st.booleans())
-def test_a_header_is_one_line(value: Any, explode: bool) -> None:
+def test_a_header_value_is_one_line(value: Any, explode: bool) -> None:
     try:
         line = OperationParameter("X-Tag", "header", {}, style="simple", explode=explode).encode_header(value)
     except ArgumentError:
@@ -152,7 +152,7 @@ def test_a_header_is_one_line(value: Any, explode: bool) -> None:
     assert "\x7f" not in line
 
 
-async def test_a_header_with_a_line_end_is_refused() -> None:
+async def test_a_header_with_a_line_break_is_refused() -> None:
     source = document({"/pets": {"get": operation(operationId="pets", parameters=[parameter("X-Tag", "header")])}})
     api = Api()
     assert "control characters" in await peer(source, api).error("pets", **{"X-Tag": "a\r\nHost: evil"})
@@ -160,7 +160,7 @@ async def test_a_header_with_a_line_end_is_refused() -> None:
     assert api.last.headers["x-tag"] == "Käse"
 
 
-async def test_a_header_of_the_senders_own_is_no_argument(subtests: pytest.Subtests) -> None:
+async def test_a_header_of_the_http_client_is_no_argument(subtests: pytest.Subtests) -> None:
     for name in [
         *("Host", "Authorization", "Content-Length", "X-Forwarded-For", "Accept", "Cookie", "X_Real_IP"),
         *("X-Forwarded-User", "X_Remote_User", "Remote-User", "X-Auth-Request-Email", "True-Client-IP"),
@@ -170,7 +170,7 @@ async def test_a_header_of_the_senders_own_is_no_argument(subtests: pytest.Subte
             assert (await tools(source))["pets"]["inputSchema"]["properties"] == {}
 
 
-async def test_parameters_go_to_their_places() -> None:
+async def test_parameters_are_sent_in_their_places() -> None:
     api = Api()
     entries = [
         parameter("id", "path", schema={"type": "integer"}),
@@ -187,7 +187,7 @@ async def test_parameters_go_to_their_places() -> None:
     assert api.last.headers["cookie"] == "theme=dark%3B%20a=b"
 
 
-async def test_an_operations_parameter_takes_the_place_of_its_paths() -> None:
+async def test_a_parameter_of_an_operation_replaces_that_of_its_path() -> None:
     item = {
         "parameters": [parameter("id", "path"), parameter("q", "query", schema={"type": "string"})],
         "get": operation(operationId="pet", parameters=[parameter("q", "query", schema={"type": "integer"})]),
@@ -196,7 +196,7 @@ async def test_an_operations_parameter_takes_the_place_of_its_paths() -> None:
     assert properties == {"id": {"type": "string"}, "q": {"type": "integer"}}
 
 
-async def test_names_that_clash_are_called_after_their_place() -> None:
+async def test_clashing_names_get_their_place_as_prefix() -> None:
     api = Api()
     body = {"required": True, "content": {"application/json": {"schema": {"properties": {"id": {}, "name": {}}}}}}
     entries = [parameter("id", "path"), parameter("id", "query"), parameter("id", "header")]
@@ -207,20 +207,20 @@ async def test_names_that_clash_are_called_after_their_place() -> None:
     assert api.json == {"id": "b", "name": "n"}
 
 
-async def test_a_path_of_the_document_is_written_as_urls_have_it() -> None:
+async def test_a_path_of_the_document_is_percent_encoded() -> None:
     api = Api()
     source = document({"/küche/a b/{x}?y": {"get": operation(operationId="get", parameters=[parameter("x", "path")])}})
     await peer(source, api).call("get", x="1")
     assert api.path == "/k%C3%BCche/a%20b/1%3Fy"
 
 
-def test_a_path_of_the_document_does_not_lead_above_the_base_url(subtests: pytest.Subtests) -> None:
+def test_a_path_of_the_document_cannot_leave_the_base_url(subtests: pytest.Subtests) -> None:
     for path in ["/../admin", "/a/./b", "/%2e%2e/admin"]:
         with subtests.test(path=path), pytest.raises(DeclarationError, match="invalid path of an operation"):
             peer(document({path: {"get": operation()}}))
 
 
-async def test_examples_of_a_parameter_are_told() -> None:
+async def test_examples_of_a_parameter_are_listed() -> None:
     entries = [
         parameter("a", "query", example="x", description="An a.", deprecated=True),
         parameter("b", "query", examples={"one": {"value": 1}, "other": {"externalValue": "https://x"}}),
@@ -232,7 +232,7 @@ async def test_examples_of_a_parameter_are_told() -> None:
     }
 
 
-async def test_a_variable_of_the_path_that_nothing_declares_is_a_text() -> None:
+async def test_an_undeclared_variable_of_the_path_is_a_string() -> None:
     source = document({"/pets/{id}": {"get": operation(operationId="pet")}})
     assert (await tools(source))["pet"]["inputSchema"]["required"] == ["id"]
 

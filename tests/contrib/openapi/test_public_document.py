@@ -1,4 +1,4 @@
-"""A document that others wrote, of an API that is in use: the one that LocalStack ships in its package on PyPI."""
+"""A public document of an API in use: the one that LocalStack ships in its package on PyPI."""
 
 from importlib.metadata import distribution
 from pathlib import Path
@@ -30,7 +30,7 @@ async def test_every_operation_is_a_tool() -> None:
     assert set(listed) == {entry["operationId"] for _, _, entry in operations()}
 
 
-async def test_calls_are_answered() -> None:
+async def test_every_tool_can_be_called() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if request.url.path.endswith("/health"):
             return httpx.Response(200, json={"edition": "community", "features": {}, "services": {}, "version": "4"})
@@ -51,7 +51,7 @@ async def test_calls_are_answered() -> None:
     assert (await client.error("aws_get_init_script_info_stage", stage="../x")).startswith("A part of the path")
 
 
-async def test_what_reads_can_be_resources() -> None:
+async def test_reading_operations_can_be_resources() -> None:
     routes = [Route("GET /_localstack/*", expose="resource"), Route(expose=None)]
     client = peer(DOCUMENT, Api({"stage": "BOOT"}), base_url=BASE, prefix="aws", routes=routes)
     templates = (await client.request("resources/templates/list", {}))["resourceTemplates"]

@@ -43,7 +43,7 @@ async def test_a_list_is_wrapped() -> None:
     }
 
 
-async def test_what_does_not_fit_is_in_the_text_and_what_fits_is_structured(
+async def test_values_that_violate_the_schema_are_in_the_text_only(
     caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
 ) -> None:
     for value, kept in [
@@ -66,7 +66,7 @@ async def test_what_does_not_fit_is_in_the_text_and_what_fits_is_structured(
             assert ("violates its document" in caplog.text) == (value != {"tags": []})
 
 
-async def test_it_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_violation_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     client = peer(answering(schema=PET), Api("no object"))
     with caplog.at_level(logging.WARNING, logger="mcp_django.providers"):
         await client.call("get")
@@ -74,14 +74,14 @@ async def test_it_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("violates its document") == 1
 
 
-async def test_a_large_answer_that_does_not_fit_is_not_searched_for_long() -> None:
+async def test_the_validation_of_a_large_invalid_response_is_bounded() -> None:
     rows = [{"id": str(number)} for number in range(20_000)]
     source = answering(schema={"type": "object", "properties": {"rows": {"type": "array", "items": PET}, "n": {}}})
     found = await result(source, httpx.Response(200, json={"rows": rows, "n": 1}))
     assert found["structuredContent"] == {"rows": [{}] * 20_000, "n": 1}
 
 
-async def test_the_default_response_is_the_success_where_there_is_no_other() -> None:
+async def test_the_default_response_counts_as_success_without_another_one() -> None:
     source = document(
         {
             "/x": {
@@ -127,7 +127,7 @@ async def test_other_media_types(subtests: pytest.Subtests) -> None:
             assert found["content"] == [block]
 
 
-async def test_an_error_is_told_in_words(subtests: pytest.Subtests) -> None:
+async def test_an_error_is_described_in_words(subtests: pytest.Subtests) -> None:
     for response, told in [
         (
             httpx.Response(
@@ -158,11 +158,11 @@ async def test_an_error_is_told_in_words(subtests: pytest.Subtests) -> None:
             assert await peer(answering(), Api(lambda request, response=response: response)).error("get") == told
 
 
-async def test_an_error_is_told_in_short() -> None:
+async def test_the_text_of_an_error_is_short() -> None:
     long = httpx.Response(400, text="\n".join(["x" * 500] * 100))
     assert len(await peer(answering(), Api(lambda request: long)).error("get")) < 2100
 
 
-async def test_an_answer_that_is_too_large_is_refused() -> None:
+async def test_a_response_that_is_too_large_is_refused() -> None:
     api = Api(lambda request: httpx.Response(200, content=b"x" * 2000))
     assert "larger than 1000 bytes" in await peer(answering(), api, max_size=1000).error("get")

@@ -33,12 +33,12 @@ async def names(*routes: Route, **options: Any) -> list[str]:
     return sorted(await tools(PETS, routes=routes, **options))
 
 
-async def test_everything_is_a_tool_but_what_is_deprecated() -> None:
+async def test_every_operation_is_a_tool_unless_deprecated() -> None:
     assert await names() == ["adminReset", "createPet", "getPet", "listPets"]
     assert await names(deprecated=True) == ["adminReset", "createPet", "deletePet", "getPet", "listPets"]
 
 
-async def test_the_first_that_fits_decides(subtests: pytest.Subtests) -> None:
+async def test_the_first_matching_route_decides(subtests: pytest.Subtests) -> None:
     for routes, expected in [
         ([Route("* /admin/*", expose=None)], ["createPet", "getPet", "listPets"]),
         ([Route("GET *"), Route(expose=None)], ["getPet", "listPets"]),
@@ -52,7 +52,7 @@ async def test_the_first_that_fits_decides(subtests: pytest.Subtests) -> None:
             assert await names(*routes) == expected
 
 
-async def test_a_route_says_what_a_tool_says_of_itself() -> None:
+async def test_a_route_sets_name_title_description_and_annotations() -> None:
     route = Route(
         "POST /pets",
         name="add_pet",
@@ -94,7 +94,7 @@ def test_a_wrong_rule_is_refused(subtests: pytest.Subtests) -> None:
             make()
 
 
-async def test_names_that_are_the_same_are_told_apart_and_both_are_named(caplog: pytest.LogCaptureFixture) -> None:
+async def test_equal_names_are_made_unique_and_both_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     source = document({"/a": {"get": operation(operationId="get it")}, "/b": {"get": operation(operationId="get/it")}})
     with caplog.at_level(logging.WARNING, logger="mcp_django.providers"):
         assert sorted(await tools(source)) == ["get_it", "get_it_2"]
@@ -130,7 +130,7 @@ async def test_a_resource_may_have_another_uri() -> None:
     assert api.path == "/pets/7"
 
 
-async def test_a_uri_does_not_lead_out_of_its_path(subtests: pytest.Subtests) -> None:
+async def test_a_uri_cannot_leave_its_path(subtests: pytest.Subtests) -> None:
     for uri in ["pets://pets/..", "pets://pets/a%2Fb", "pets://pets/%2E%2E", "pets://pets/"]:
         with subtests.test(uri=uri):
             api = Api()
@@ -139,7 +139,7 @@ async def test_a_uri_does_not_lead_out_of_its_path(subtests: pytest.Subtests) ->
             assert api.requests == []
 
 
-async def test_what_is_not_there_is_not_found_and_other_errors_are_told() -> None:
+async def test_a_404_is_resource_not_found_and_other_errors_are_reported() -> None:
     for status, problem in ((404, ResourceNotFound), (410, ResourceNotFound), (500, InternalError)):
         client = peer(PETS, Api(lambda request, s=status: httpx.Response(s)), prefix="pets", routes=RESOURCES)
         with pytest.raises(problem):

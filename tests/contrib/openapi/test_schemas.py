@@ -8,7 +8,7 @@ from tests.contrib.openapi.pets import Api, document, operation, parameter, peer
 
 
 async def given(schema: Any, version: str = "3.0.3", **schemas: Any) -> dict[str, Any]:
-    """What the input schema makes of a query parameter's schema."""
+    """Convert the schema of a query parameter to the schema of its argument."""
     entry = parameter("x", "query", schema=schema)
     source = document(
         {"/": {"get": operation(operationId="get", parameters=[entry])}}, version, components={"schemas": schemas}
@@ -50,7 +50,7 @@ async def test_a_nullable_reference() -> None:
     assert found["anyOf"] == [{"allOf": [{"$ref": "#/$defs/A"}]}, {"type": "null"}]
 
 
-async def test_a_discriminator_tells_alternatives_apart() -> None:
+async def test_a_discriminator_selects_the_alternative() -> None:
     cat, dog = {"type": "object", "properties": {"kind": {}}}, {"type": "object", "properties": {"kind": {}}}
     schema = {
         "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
@@ -61,7 +61,7 @@ async def test_a_discriminator_tells_alternatives_apart() -> None:
     assert second["properties"] == {"kind": {"enum": ["Dog"]}}
 
 
-async def test_what_is_only_read_is_no_argument_and_what_is_only_written_does_not_come_back() -> None:
+async def test_read_only_fields_are_no_arguments_and_write_only_fields_no_results() -> None:
     body = {"required": True, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Pet"}}}}
     listed = (await tools(document({"/pets": {"post": operation(operationId="add", requestBody=body)}})))["add"]
     assert set(listed["inputSchema"]["properties"]) == {"name", "secret", "mother"}
@@ -73,7 +73,7 @@ async def test_what_is_only_read_is_no_argument_and_what_is_only_written_does_no
     assert "required" not in answer
 
 
-async def test_definitions_with_the_same_last_name_are_told_apart() -> None:
+async def test_definitions_with_equal_last_names_are_made_unique() -> None:
     source = document({"/": {"get": operation(operationId="get")}})
     source["paths"]["/"]["get"]["parameters"] = [
         parameter("a", "query", schema={"$ref": "#/components/schemas/A"}),
@@ -87,7 +87,7 @@ async def test_definitions_with_the_same_last_name_are_told_apart() -> None:
     assert found["$defs"] == {"A": {"type": "integer"}, "schema": {"type": "string"}}
 
 
-async def test_a_schema_that_is_too_large_is_told_less_deep() -> None:
+async def test_a_schema_that_is_too_large_is_cut_at_a_depth() -> None:
     wide = {
         f"S{n}": {
             "type": "object",
@@ -100,18 +100,18 @@ async def test_a_schema_that_is_too_large_is_told_less_deep() -> None:
     assert 0 < len(found["$defs"]) < 5
 
 
-async def test_a_schema_with_too_much_to_read_is_told_less_deep() -> None:
+async def test_a_schema_with_too_many_descriptions_is_cut_at_a_depth() -> None:
     long = {"type": "object", "properties": {f"p{n}": {"type": "string", "enum": ["x" * 900]} for n in range(400)}}
     found = await given({"type": "object", "properties": {"a": {"$ref": "#/components/schemas/Long"}}}, Long=long)
     assert found == {"type": "object", "properties": {"a": {"type": "object"}}}
 
 
-async def test_a_schema_that_applies_itself_without_end_becomes_anything() -> None:
+async def test_an_endlessly_recursive_schema_permits_any_value() -> None:
     found = await given({"$ref": "#/components/schemas/A"}, A={"allOf": [{"$ref": "#/components/schemas/A"}]})
     assert "$defs" not in found
 
 
-async def test_checks_are_made_before_anything_is_sent() -> None:
+async def test_arguments_are_validated_before_the_request() -> None:
     api = Api()
     entry = parameter("n", "query", schema={"type": "integer", "minimum": 1})
     source = document({"/": {"get": operation(operationId="get", parameters=[entry])}})

@@ -1,4 +1,4 @@
-"""The way over HTTP, with a real server on the other end."""
+"""Requests over HTTP to a real server."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ SOURCE = document(
 
 @dataclass
 class Exchange:
-    """One request, and the way back."""
+    """One request, and a writer for its response."""
 
     line: str
     headers: str
@@ -42,7 +42,7 @@ class Exchange:
 
 @dataclass
 class Service:
-    """A server, and what came to it."""
+    """A server, and the requests that it received."""
 
     url: str = ""
     seen: list[Exchange] = field(default_factory=list)
@@ -99,7 +99,7 @@ async def test_requests_go_below_the_base_url_and_share_connections() -> None:
         assert f"Host: {service.url.split('/')[2]}" in service.seen[0].headers
 
 
-async def test_a_cookie_of_one_answer_comes_with_no_later_request() -> None:
+async def test_cookies_of_a_response_are_not_sent_later() -> None:
     async def respond(exchange: Exchange) -> None:
         exchange.answer(Set_Cookie="sid=of-somebody; Path=/")
 
@@ -113,7 +113,7 @@ async def test_a_cookie_of_one_answer_comes_with_no_later_request() -> None:
         assert "of-somebody" not in service.seen[1].headers
 
 
-async def test_callers_side_by_side_have_their_own_credentials() -> None:
+async def test_simultaneous_callers_have_their_own_credentials() -> None:
     async def respond(exchange: Exchange) -> None:
         await asyncio.sleep(0)
         exchange.answer(exchange.headers.encode(), Set_Cookie="sid=of-somebody")
@@ -137,7 +137,7 @@ async def test_callers_side_by_side_have_their_own_credentials() -> None:
                 assert "of-somebody" not in text
 
 
-async def test_a_redirect_is_not_followed_and_takes_no_credentials_along() -> None:
+async def test_a_redirect_is_not_followed() -> None:
     async def elsewhere(exchange: Exchange) -> None:
         exchange.answer()
 
@@ -165,7 +165,7 @@ async def test_a_redirect_on_the_same_origin_may_be_followed() -> None:
         assert service.seen[1].line == "GET /api/z HTTP/1.1"
 
 
-async def test_a_call_that_is_cancelled_ends_its_request() -> None:
+async def test_a_cancelled_call_ends_its_request() -> None:
     asked, left = asyncio.Event(), asyncio.Event()
 
     async def respond(exchange: Exchange) -> None:
@@ -182,7 +182,7 @@ async def test_a_call_that_is_cancelled_ends_its_request() -> None:
             await task
 
 
-async def test_a_server_that_says_nothing_is_given_up(clock: Clock) -> None:
+async def test_a_silent_server_is_given_up_at_the_timeout(clock: Clock) -> None:
     begun, over = asyncio.Event(), asyncio.Event()
 
     async def respond(exchange: Exchange) -> None:
@@ -205,7 +205,7 @@ async def test_a_server_that_says_nothing_is_given_up(clock: Clock) -> None:
         over.set()
 
 
-async def test_a_few_bytes_that_stand_for_many_are_not_unpacked() -> None:
+async def test_a_compression_bomb_is_not_decompressed() -> None:
     async def respond(exchange: Exchange) -> None:
         exchange.answer(gzip.compress(b"x" * 50_000_000), Content_Encoding="gzip")
 
@@ -213,7 +213,7 @@ async def test_a_few_bytes_that_stand_for_many_are_not_unpacked() -> None:
         assert "larger than 10000 bytes" in await client.error("get")
 
 
-async def test_gzip_is_understood_and_other_encodings_are_refused() -> None:
+async def test_gzip_is_decoded_and_other_encodings_are_refused() -> None:
     async def respond(exchange: Exchange) -> None:
         if len(service.seen) == 1:
             exchange.answer(gzip.compress(b"hello"), Content_Encoding="gzip")
@@ -225,14 +225,14 @@ async def test_gzip_is_understood_and_other_encodings_are_refused() -> None:
         assert "unsupported encoding" in await client.error("get")
 
 
-async def test_a_server_that_is_not_there_is_told_without_its_address() -> None:
+async def test_an_unreachable_server_is_reported_without_its_address() -> None:
     async with serving(lambda exchange: asyncio.sleep(0)) as service:
         pass
     async with client_of(service) as client:
         assert await client.error("get") == "The server cannot be reached"
 
 
-async def test_nonsense_instead_of_http_is_told() -> None:
+async def test_an_invalid_http_response_is_reported() -> None:
     async def respond(exchange: Exchange) -> None:
         exchange.writer.write(b"nonsense\r\n\r\n")
 
@@ -262,7 +262,7 @@ def test_each_loop_has_connections_of_its_own() -> None:
     assert all(one.is_closed for one in made)
 
 
-async def test_a_client_of_the_projects_own_is_left_open() -> None:
+async def test_a_client_of_the_project_is_not_closed() -> None:
     own = Api().client()
     client = peer(SOURCE, http_client=own)
     (toolset,) = client.server.registry.toolsets
@@ -272,7 +272,7 @@ async def test_a_client_of_the_projects_own_is_left_open() -> None:
     await own.aclose()
 
 
-async def test_an_auth_that_asks_again_is_understood() -> None:
+async def test_digest_authentication_is_supported() -> None:
     async def respond(exchange: Exchange) -> None:
         if "Authorization: Digest" in exchange.headers:
             exchange.answer(b"welcome")
@@ -285,7 +285,7 @@ async def test_an_auth_that_asks_again_is_understood() -> None:
 
 
 @pytest.mark.parametrize("proxy", ["HTTP_PROXY", "ALL_PROXY"])
-async def test_the_environment_has_no_part_in_it(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_variables_of_the_environment_are_ignored(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def respond(exchange: Exchange) -> None:
         exchange.answer()
 

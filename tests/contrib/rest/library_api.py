@@ -20,7 +20,7 @@ STATUS = "mcp-django/status"
 
 
 @dataclass
-class Shelf:
+class LibraryRows:
     """Users, authors and books."""
 
     ada: User
@@ -30,16 +30,16 @@ class Shelf:
     books: list[Book] = field(default_factory=list)
 
 
-def fill() -> Shelf:
+def fill() -> LibraryRows:
     """Make the rows of every test."""
     kept.clear()
     ada, bob = (User.objects.create_user(name) for name in ("ada", "bob"))
     staff = User.objects.create_user("staff", is_staff=True)
     ada.user_permissions.set(Permission.objects.filter(codename="view_author"))
     authors = [Author.objects.create(name=name, country="GB") for name in ("Jane Austen", "Mary Shelley")]
-    shelf = Shelf(ada, bob, staff, authors)
+    library = LibraryRows(ada, bob, staff, authors)
     for number in range(7):
-        shelf.books.append(
+        library.books.append(
             Book.objects.create(
                 isbn=f"97800000000{number:02}",
                 title=f"Book {'gfedcba'[number]}",
@@ -50,8 +50,8 @@ def fill() -> Shelf:
                 owner=ada if number < 4 else bob,
             )
         )
-    Review.objects.create(book=shelf.books[0], stars=5, text="Good")
-    return shelf
+    Review.objects.create(book=library.books[0], stars=5, text="Good")
+    return library
 
 
 @cache

@@ -23,7 +23,7 @@ from tests.support.savepoints import rolled_back
 
 API = "https://mcp.example/api"
 METADATA = "https://mcp.example/.well-known/oauth-protected-resource/api"
-HERE = "tests.contrib.rest.test_bearer"
+MODULE = "tests.contrib.rest.test_bearer"
 
 
 async def verify(token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
@@ -48,7 +48,7 @@ class View(APIView):
     permission_classes: list[Any] = [IsAuthenticated]
 
     def get(self, request: Any) -> Response:
-        """Says who asks."""
+        """Return the user and the scopes."""
         scope = getattr(request.auth, "scope", None)
         return Response({"user": request.user.get_username(), "scope": scope, "auth": repr(request.auth)})
 
@@ -56,7 +56,7 @@ class View(APIView):
 @pytest.fixture(autouse=True)
 def _configured(db: None) -> Iterator[None]:
     User.objects.create_user("alice")
-    with override_settings(MCP={"AUTH": ["token", f"{HERE}.verify"]}):
+    with override_settings(MCP={"AUTH": ["token", f"{MODULE}.verify"]}):
         yield
 
 
@@ -67,7 +67,7 @@ def ask(token: str | None = None, view: Any = View, **headers: str) -> Any:
 
 
 def named(url: str) -> str:
-    """The token for a resource; a colon is none of the characters of a token."""
+    """Build the token for a resource without colons, which a token must not contain."""
     return url.replace(":", "_")
 
 
@@ -87,7 +87,7 @@ def test_a_token_for_something_else_is_refused_with_a_challenge(subtests: pytest
             assert f'resource_metadata="{METADATA}"' in reply.headers["WWW-Authenticate"]
 
 
-def test_a_bad_token_is_not_left_to_the_next_authenticator() -> None:
+def test_an_invalid_token_is_not_passed_to_the_next_authenticator() -> None:
     class Next(SessionAuthentication):
         def authenticate(self, request: Any) -> Any:
             raise AssertionError("asked")
@@ -107,7 +107,7 @@ def test_malformed_authorization_headers_are_ignored(subtests: pytest.Subtests) 
             assert reply.headers["WWW-Authenticate"] == f'Bearer resource_metadata="{METADATA}"'
 
 
-def test_odd_tokens_are_never_an_error_of_the_server(subtests: pytest.Subtests) -> None:
+def test_malformed_tokens_never_cause_a_server_error(subtests: pytest.Subtests) -> None:
     for header, status in (
         ("Bearer", 401),
         ("Bearer a b", 401),
@@ -123,7 +123,7 @@ def test_a_token_without_a_user_is_refused() -> None:
     assert ask("nobody").status_code == 401
 
 
-def test_personal_tokens_are_good_where_they_were_made_for() -> None:
+def test_personal_tokens_are_valid_for_their_resource_only() -> None:
     user = User.objects.get()
     for audience, status in (("", 200), ("api", 200), ("default", 401)):
         _, token = PersonalAccessToken.issue(user=user, name="one", audience=audience, expires=None)
@@ -143,7 +143,7 @@ def test_a_deactivated_user_is_refused_at_once() -> None:
     assert ask(token).status_code == 401
 
 
-def test_scopes_are_asked_for_with_all_that_it_takes() -> None:
+def test_a_challenge_names_all_required_scopes() -> None:
     class Base(Authentication):
         scopes = ("shop:read",)
 
@@ -165,7 +165,7 @@ def test_scopes_are_asked_for_with_all_that_it_takes() -> None:
     assert f'resource_metadata="{METADATA}"' in challenge
 
 
-def test_scopes_that_every_request_takes_are_missed_first() -> None:
+def test_missing_scopes_of_the_authenticator_are_checked_first() -> None:
     class More(Authentication):
         scopes = ("shop:more",)
 
@@ -177,7 +177,7 @@ def test_scopes_that_every_request_takes_are_missed_first() -> None:
     assert 'scope="shop:more"' in reply.headers["WWW-Authenticate"]
 
 
-def test_who_has_no_token_has_no_scopes() -> None:
+def test_a_request_without_a_token_has_no_scopes() -> None:
     class Open(View):
         authentication_classes = []
         permission_classes = [HasScopes("shop:read")]
@@ -186,7 +186,7 @@ def test_who_has_no_token_has_no_scopes() -> None:
     assert not HasScopes("a").has_permission(type("R", (), {"auth": None, "user": AnonymousUser()})(), None)
 
 
-def test_a_resource_that_is_no_url_is_a_mistake_of_the_project() -> None:
+def test_a_resource_that_is_no_url_is_improperly_configured() -> None:
     class Wrong(Authentication):
         resource = "api"
 
@@ -197,12 +197,12 @@ def test_a_resource_that_is_no_url_is_a_mistake_of_the_project() -> None:
         ask("abc", Guarded)
 
 
-def test_who_guesses_behind_a_proxy_is_shut_out_alone(subtests: pytest.Subtests) -> None:
-    """With proxies that the settings do not know nobody can be told apart, and so nobody is shut out."""
+def test_failures_behind_a_proxy_throttle_one_client_only(subtests: pytest.Subtests) -> None:
+    """With proxies that the settings do not name, clients have one address, so no client is throttled."""
     for proxies in (1, 0):
         with subtests.test(proxies=proxies), rolled_back():
             rates = {"TOKEN_FAILURES": "3/h", "NUM_PROXIES": proxies}
-            with override_settings(MCP={"AUTH": ["token", f"{HERE}.verify"], "RATES": rates}):
+            with override_settings(MCP={"AUTH": ["token", f"{MODULE}.verify"], "RATES": rates}):
                 found = [ask("wrong", HTTP_X_FORWARDED_FOR="198.51.100.77").status_code for _ in range(4)]
                 assert found == [401, 401, 401, 429 if proxies else 401]
                 assert ask("wrong", HTTP_X_FORWARDED_FOR="198.51.100.78").status_code == 401

@@ -28,7 +28,7 @@ class View(APIView):
     permission_classes = [IsAuthenticated]
 
     def get(self, request: Any) -> Response:
-        """Says who asks, and for what."""
+        """Return the user and the scopes."""
         return Response({"user": request.user.get_username(), "scope": request.auth.scope})
 
 
@@ -44,7 +44,7 @@ def ask(token: str) -> Any:
     return View.as_view()(APIRequestFactory().get("/api", HTTP_AUTHORIZATION=f"Bearer {token}"))
 
 
-def test_tokens_are_taken_by_their_audience_only(provider: Provider) -> None:
+def test_tokens_are_accepted_by_their_audience_only(provider: Provider) -> None:
     linked(provider)
     for audience in (API, f"{API}/", "api://shop"):
         answer = ask(provider.token(aud=audience))
@@ -55,7 +55,7 @@ def test_tokens_are_taken_by_their_audience_only(provider: Provider) -> None:
     assert 'error="invalid_token"' in answer["www-authenticate"]
 
 
-def test_a_provider_that_is_down_is_no_verdict(provider: Provider) -> None:
+def test_an_unavailable_provider_is_503_without_a_challenge(provider: Provider) -> None:
     provider.answers["/keys"] = lambda: (500, {}, {})
     answer = ask(provider.token(aud=API))
     assert (answer.status_code, answer.has_header("www-authenticate")) == (503, False)

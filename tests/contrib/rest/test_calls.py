@@ -1,4 +1,4 @@
-"""What a view sees of a call: who asks, from where, in which transaction; and what comes of its failures."""
+"""The request that a view sees in a call: user, address and transaction; and failures of views."""
 
 import re
 from typing import Any
@@ -48,20 +48,20 @@ def error(client: PipelineClient, tool: str, **arguments: Any) -> str:
 
 
 def status(result: dict[str, Any]) -> int:
-    """The status that HTTP would have given."""
+    """Return the HTTP status of a result."""
     found: int = result["_meta"].get(STATUS, 200)
     return found
 
 
 def seen_by(view: Any, who: Any, **options: Any) -> dict[str, Any]:
-    """What a view with one method answers to a principal."""
+    """Call a view with one method as a principal. Return the result."""
     server = make_server()
     expose(view, server=server, names={"get": "see"}, **options)
     return call(PipelineClient(server, principal=who), "see")
 
 
 class Mirror(APIView):
-    """Says who asks."""
+    """A view that returns facts of its request."""
 
     authentication_classes = [SessionAuthentication]
     permission_classes: list[Any] = []
@@ -82,7 +82,7 @@ def caller(user: User | None, *scopes: str, **given: Any) -> DjangoPrincipal:
     return DjangoPrincipal(issuer="tests", subject="x", user=user, scopes=frozenset(scopes), **given)
 
 
-def test_the_user_and_what_was_delegated_come_from_the_principal() -> None:
+def test_user_and_delegation_come_from_the_principal() -> None:
     ada = User.objects.create_user("ada")
     seen = seen_by(Mirror, caller(ada, "b", "a", token_id=7))["structuredContent"]
     assert seen["user"] == seen["django"] == "ada"
@@ -101,7 +101,7 @@ def test_callers_without_a_user_are_anonymous_and_have_scopes_only() -> None:
     assert (seen["user"], seen["auth"][0]) == ("AnonymousUser", "a")
 
 
-def test_views_without_authentication_stay_without_it() -> None:
+def test_views_without_authentication_get_no_user() -> None:
     class Public(Mirror):
         authentication_classes: list[Any] = []
 
@@ -114,7 +114,7 @@ def test_views_without_authentication_stay_without_it() -> None:
     assert status(seen_by(Closed, caller(ada))) == 403
 
 
-def test_authenticators_that_a_view_chooses_itself_are_stood_in_for() -> None:
+def test_authenticators_chosen_by_a_view_are_replaced() -> None:
     class Choosy(Mirror):
         permission_classes = [permissions.IsAuthenticated]
 
@@ -126,7 +126,7 @@ def test_authenticators_that_a_view_chooses_itself_are_stood_in_for() -> None:
     assert status(seen_by(Choosy, local_principal())) == 401
 
 
-def test_a_user_who_is_not_active_is_refused_as_by_drf() -> None:
+def test_an_inactive_user_is_refused_as_by_drf() -> None:
     ada = User.objects.create_user("ada", is_active=False)
     result = seen_by(Mirror, caller(ada))
     assert result["content"][0]["text"] == "User inactive or deleted."
@@ -155,7 +155,7 @@ def test_each_call_has_its_own_user_object_with_fresh_permissions() -> None:
     assert ada.first_name == ""
 
 
-def test_address_host_language_and_what_middleware_put_there_come_from_the_calls_request() -> None:
+def test_address_host_language_and_attributes_of_middleware_come_from_the_request_of_the_call() -> None:
     class Around(Mirror):
         def get(self, request: Any) -> Response:
             names = ("HTTP_AUTHORIZATION", "HTTP_COOKIE", "HTTP_ACCEPT_LANGUAGE", "HTTP_X_TENANT", "HTTP_MCP_METHOD")
@@ -188,22 +188,24 @@ def test_address_host_language_and_what_middleware_put_there_come_from_the_calls
 
 
 def test_copies_that_vary_by_credential_are_kept_for_each_caller() -> None:
-    shelf = fill()
+    library = fill()
     views.Cached.served.clear()
-    said = [call(peer(api(), who), "cached")["structuredContent"]["user"] for who in (shelf.ada, shelf.ada, shelf.bob)]
+    said = [
+        call(peer(api(), who), "cached")["structuredContent"]["user"] for who in (library.ada, library.ada, library.bob)
+    ]
     assert said == ["ada", "ada", "bob"]
     assert views.Cached.served == ["ada", "bob"]
 
 
-def test_throttles_count_http_and_calls_together_and_say_how_long_to_wait() -> None:
-    shelf = fill()
+def test_throttles_count_http_and_calls_together_and_return_the_wait() -> None:
+    library = fill()
     for _ in range(2):
-        assert call(peer(api(), shelf.ada), "book_limited")["isError"] is False
-    assert call_http(shelf.ada, "get", "/api/books/limited/")[0].status == 200
-    result = call(peer(api(), shelf.ada), "book_limited")
+        assert call(peer(api(), library.ada), "book_limited")["isError"] is False
+    assert call_http(library.ada, "get", "/api/books/limited/")[0].status == 200
+    result = call(peer(api(), library.ada), "book_limited")
     assert status(result) == 429
     assert re.fullmatch(r"Request was throttled\. Expected available in \d+ seconds\.", result["content"][0]["text"])
-    assert call(peer(api(), shelf.bob), "book_limited")["isError"] is False
+    assert call(peer(api(), library.bob), "book_limited")["isError"] is False
 
 
 def test_callers_without_a_user_are_throttled_by_address() -> None:
@@ -227,9 +229,9 @@ def test_callers_without_a_user_are_throttled_by_address() -> None:
 
 
 def test_validation_errors_are_a_line_for_each_field() -> None:
-    shelf = fill()
+    library = fill()
     said = error(
-        peer(api(), shelf.ada),
+        peer(api(), library.ada),
         "book_create",
         isbn="1",
         title="X",
@@ -244,53 +246,55 @@ def test_validation_errors_are_a_line_for_each_field() -> None:
         "reviews[0].stars: Ensure this value is less than or equal to 5.",
         "reviews[1].stars: This field is required.",
     ]
-    said = error(peer(api(), shelf.ada), "book_partial_update", pk=shelf.books[0].pk, title="Forbidden")
+    said = error(peer(api(), library.ada), "book_partial_update", pk=library.books[0].pk, title="Forbidden")
     assert said == "This book is banned."
 
 
 def test_permissions_come_before_validation_as_over_http() -> None:
-    shelf = fill()
+    library = fill()
     assert error(peer(api()), "book_create", title="X") == "Authentication credentials were not provided."
-    said = error(peer(api(), shelf.ada), "book_partial_update", pk=shelf.books[-1].pk, price=[])
+    said = error(peer(api(), library.ada), "book_partial_update", pk=library.books[-1].pk, price=[])
     assert said == "This is not yours."
 
 
-def test_an_exception_handler_of_the_view_has_its_say() -> None:
+def test_the_exception_handler_of_a_view_is_used() -> None:
     result = call(peer(api()), "handled")
     assert status(result) == 418
     assert result["content"][0]["text"].splitlines() == ["error.code: teapot", "error.say: Somebody was faster."]
 
 
-def test_a_bug_says_nothing_of_itself(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_exception_is_not_described(caplog: pytest.LogCaptureFixture) -> None:
     said = error(peer(api(), fill().ada), "book_broken")
     assert re.fullmatch(r"Internal error \(reference \w+\)", said)
     assert "secret text" in caplog.text
     assert "secret" not in error(peer(api(), User.objects.get(username="ada")), "book_suspicious")
 
 
-def test_bytes_come_as_a_resource() -> None:
+def test_bytes_are_returned_as_a_resource() -> None:
     (block,) = call(peer(api(), fill().ada), "book_archive")["content"]
     assert block["resource"]["mimeType"] == "application/zip"
     assert block["resource"]["blob"] == "AAF6aXA="
 
 
-def test_files_that_are_no_base64_or_too_large_are_refused(settings: Any) -> None:
-    shelf = fill()
-    given = {"pk": shelf.books[0].pk, "cover": {"name": "a.png", "content": "no base64!"}}
-    assert error(peer(api(), shelf.ada), "book_cover", **given).startswith("cover.content: is not base64")
-    assert "cover" in error(peer(api(), shelf.ada), "book_cover", pk=1, cover="AAAA")
+def test_files_without_base64_or_too_large_are_refused(settings: Any) -> None:
+    library = fill()
+    given = {"pk": library.books[0].pk, "cover": {"name": "a.png", "content": "no base64!"}}
+    assert error(peer(api(), library.ada), "book_cover", **given).startswith("cover.content: is not base64")
+    assert "cover" in error(peer(api(), library.ada), "book_cover", pk=1, cover="AAAA")
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10
-    said = error(peer(api(), shelf.ada), "book_ban", pk=shelf.books[0].pk, body={"reason": "x" * 100})
+    said = error(peer(api(), library.ada), "book_ban", pk=library.books[0].pk, body={"reason": "x" * 100})
     assert said in (
         "The request was refused as malformed or too large.",
         "You do not have permission to perform this action.",
     )
 
 
-def test_names_of_files_break_out_of_nothing() -> None:
-    shelf = fill()
+def test_file_names_cannot_leave_their_place() -> None:
+    library = fill()
     name = 'a"; filename="evil.exe\r\nX-Evil: 1\r\n\r\n.png'
-    result = call(peer(api(), shelf.ada), "book_cover", pk=shelf.books[0].pk, cover={"name": name, "content": "AAAA"})
+    result = call(
+        peer(api(), library.ada), "book_cover", pk=library.books[0].pk, cover={"name": name, "content": "AAAA"}
+    )
     told = result["structuredContent"]
     assert told["bytes"] == "000000"
     assert told["name"].startswith("a%22;")
@@ -298,7 +302,7 @@ def test_names_of_files_break_out_of_nothing() -> None:
     assert told["title"] is None
 
 
-def test_keys_lead_to_no_other_place_or_action(subtests: pytest.Subtests) -> None:
+def test_keys_cannot_reach_another_path_or_action(subtests: pytest.Subtests) -> None:
     for key in ("../strict", "1/notes", "1?x=1", "", "%2e%2e", "recent/"):
         with subtests.test(key=key), rolled_back():
             result = call(peer(api(), fill().ada), "book_retrieve", pk=key)
@@ -343,14 +347,14 @@ def test_an_async_view_is_awaited() -> None:
     assert call(PipelineClient(server), "later")["structuredContent"] == {"later": True}
 
 
-def test_the_call_goes_to_the_route_and_the_view_can_tell_whose_it_is() -> None:
-    shelf = fill()
-    seen = call(peer(api(), shelf.ada), "book_who")["structuredContent"]
+def test_a_view_sees_the_route_and_the_server_of_its_call() -> None:
+    library = fill()
+    seen = call(peer(api(), library.ada), "book_who")["structuredContent"]
     assert seen["path"] == "/api/books/who/"
     assert (seen["view"], seen["method"], seen["action"]) == ("book-who", "GET", "who")
-    over_http, _ = call_http(shelf.ada, "get", "/api/books/who/")
+    over_http, _ = call_http(library.ada, "get", "/api/books/who/")
     assert seen == over_http.body
-    assert principal(shelf.ada).user == shelf.ada
+    assert principal(library.ada).user == library.ada
 
 
 def test_a_version_leads_to_no_route_whose_view_has_other_options(settings: Any) -> None:

@@ -27,7 +27,7 @@ def server_of(found: registry.Registry) -> Server:
 
 @pytest.mark.django_db
 @pytest.mark.urls("tests.library.urls")
-def test_the_examples_are_served_and_do_what_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_are_served_and_work(monkeypatch: pytest.MonkeyPatch) -> None:
     ada = User.objects.create_user("ada", email="ada@example.com")
     group = Group.objects.create(name="Pilots")
     ada.groups.add(group)

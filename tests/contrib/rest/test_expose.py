@@ -1,4 +1,4 @@
-"""What `expose` takes, refuses and makes: actions, names, options, what a list shows."""
+"""Declarations of `expose`: actions, names, options, errors and listed tools."""
 
 import json
 import subprocess
@@ -40,7 +40,7 @@ async def entry(server: Server, name: str) -> dict[str, Any]:
     return found
 
 
-def test_reading_is_exposed_and_other_actions_are_named() -> None:
+def test_reading_is_exposed_by_default_and_other_actions_by_name() -> None:
     assert names(served(views.BookViewSet)) == ["book_list", "book_retrieve"]
     assert names(served(views.AuthorBooks)) == ["book_list"]
     assert names(served(views.rate)) == ["rate_get"]
@@ -53,7 +53,7 @@ def test_reading_is_exposed_and_other_actions_are_named() -> None:
     assert len(names(served(views.BookViewSet, actions="__all__"))) == 18
 
 
-def test_what_a_viewset_does_not_allow_over_http_is_no_tool() -> None:
+def test_methods_that_a_viewset_does_not_allow_are_no_tools() -> None:
     class Narrow(views.BookViewSet):
         http_method_names = ["get"]
 
@@ -101,7 +101,7 @@ def test_a_wrong_option_is_refused_in_words(subtests: pytest.Subtests) -> None:
             served(view, **options)
 
 
-def test_it_decorates_and_reports_what_is_wrong_to_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expose_is_a_decorator_that_reports_problems_to_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "REGISTRIES", {})
 
     @expose
@@ -111,13 +111,13 @@ def test_it_decorates_and_reports_what_is_wrong_to_the_checks(monkeypatch: pytes
         return Response("full")
 
     @expose(actions=["reed"], server="inner")
-    class Shelf(viewsets.ViewSet):
+    class Racks(viewsets.ViewSet):
         def list(self, request: Any) -> Response:
             return Response([])
 
     assert [tool.name for tool in registry.get_registry("default").tools] == ["moon"]
     assert callable(moon)
-    assert Shelf.__name__ == "Shelf"
+    assert Racks.__name__ == "Racks"
     (problem,) = registry.collect_problems()
     assert "has no action 'reed'" in problem.text
 
@@ -153,13 +153,13 @@ def test_exposing_writes_nothing_on_the_class_or_its_queryset() -> None:
 
 @pytest.mark.django_db
 @urls
-async def test_lists_are_as_the_specification_has_them() -> None:
+async def test_listed_tools_are_valid() -> None:
     result = await peer(api()).request("tools/list")
     validator("2026-07-28", "ListToolsResult")(result)
 
 
 @urls
-async def test_a_tool_says_what_its_method_promises() -> None:
+async def test_annotations_come_from_the_http_method() -> None:
     server = api()
     assert (await entry(server, "book_list"))["annotations"] == {"readOnlyHint": True}
     assert (await entry(server, "book_destroy"))["annotations"]["idempotentHint"] is True
@@ -168,7 +168,7 @@ async def test_a_tool_says_what_its_method_promises() -> None:
 
 
 @urls
-async def test_a_description_is_the_authors_own_or_says_which_rows() -> None:
+async def test_a_description_is_that_of_the_author_or_names_the_rows() -> None:
     server = served(views.BookViewSet, actions=["list", "ban"], descriptions={"list": "Search the library."})
     assert (await entry(server, "book_list"))["description"] == "Search the library."
     assert (await entry(server, "book_ban"))["description"].startswith("Take a book from the shelf.")
@@ -191,7 +191,7 @@ async def test_permissions_and_scopes_hide_and_step_up_by_action() -> None:
 
 @pytest.mark.django_db
 @urls
-async def test_what_the_view_would_refuse_is_hidden_on_request() -> None:
+async def test_the_option_hides_actions_that_the_view_would_refuse() -> None:
     from asgiref.sync import sync_to_async
 
     shelf = await sync_to_async(fill)()
@@ -202,7 +202,7 @@ async def test_what_the_view_would_refuse_is_hidden_on_request() -> None:
 
 
 @urls
-async def test_arguments_are_flat_and_a_clash_puts_the_body_apart() -> None:
+async def test_arguments_are_flat_unless_the_names_of_the_body_clash() -> None:
     class Clash(serializers.Serializer):
         pk = serializers.IntegerField()
 
@@ -320,7 +320,7 @@ async def test_a_version_can_be_chosen_for_all_calls() -> None:
 
 
 @urls
-async def test_outputs_are_told_where_the_serializer_does_not(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_option_outputs_replaces_the_schema_of_the_serializer(caplog: pytest.LogCaptureFixture) -> None:
     schema = {"type": "object", "properties": {"version": {"type": "integer"}}}
     server = served(views.ByQuery, outputs={"get": schema})
     assert (await entry(server, "by_query"))["outputSchema"] == schema
@@ -332,7 +332,7 @@ async def test_outputs_are_told_where_the_serializer_does_not(caplog: pytest.Log
 
 
 @urls
-async def test_a_decorated_route_is_not_gone_round(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_decorator_of_a_route_is_not_bypassed(caplog: pytest.LogCaptureFixture) -> None:
     from mcp_django.contrib.rest.tools import check_exposed_views
 
     class Front(views.Versioned):
@@ -352,7 +352,7 @@ async def test_a_route_is_chosen_by_name() -> None:
     from django.test import override_settings
 
     class Lists:
-        """Two routes that differ in who may come."""
+        """Two routes with different permissions."""
 
         from django.urls import path
 
@@ -368,7 +368,7 @@ async def test_a_route_is_chosen_by_name() -> None:
         assert "Internal error" in await PipelineClient(served(views.Strict, route="none")).error("strict")
 
 
-def test_without_drf_the_import_says_what_to_install() -> None:
+def test_without_drf_the_import_names_the_package_to_install() -> None:
     code = "import sys; sys.modules['rest_framework'] = None\nimport mcp_django\nimport mcp_django.contrib.rest"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert "mcp_django.contrib.rest needs Django REST framework; install it with pip install" in ran.stderr

@@ -1,4 +1,4 @@
-"""What drf-spectacular says of a view is what its tools say; what it says nothing of, the serializers do."""
+"""Descriptions of drf-spectacular are those of tools; the serializers describe the rest."""
 
 from datetime import date
 from decimal import Decimal
@@ -97,7 +97,7 @@ async def test_arguments_and_results_are_those_of_the_operation() -> None:
     assert found["book_cover"]["inputSchema"]["properties"]["cover"]["required"] == ["name", "content"]
 
 
-async def test_an_action_that_was_extended_keeps_what_was_said() -> None:
+async def test_the_description_of_extend_schema_is_used() -> None:
     client, found = await tools()
     extended = found["book_reviews"]
     assert extended["description"] == "Reviews of all books."
@@ -109,7 +109,7 @@ async def test_an_action_that_was_extended_keeps_what_was_said() -> None:
     assert result["structuredContent"] == {"result": [{"stars": 3, "text": "2020-01-01"}]}
 
 
-async def test_a_guess_about_an_action_of_the_projects_own_is_not_promised() -> None:
+async def test_a_guessed_schema_of_a_custom_action_is_not_declared() -> None:
     _, found = await tools()
     assert "outputSchema" not in found["book_plain"]
     assert set(found["book_plain"]["inputSchema"]["properties"]) == {"pk", "body"}
@@ -234,7 +234,7 @@ async def test_a_body_of_one_object_or_a_list_has_the_fields_and_items_for_sever
     assert "items: 1 is an integer; give a list" in await client.error("rack_create", items=1)
 
 
-async def test_a_field_named_items_puts_both_forms_of_the_body_apart() -> None:
+async def test_a_field_named_items_separates_both_forms_of_the_body() -> None:
     client = racks()
     found = {tool["name"]: tool for tool in (await client.request("tools/list"))["tools"]}["rack_crate"]["inputSchema"]
     one, several = found["properties"]["body"]["anyOf"]

@@ -152,11 +152,11 @@ def test_pages_of_other_actions_and_of_paginators_of_the_project_have_arguments(
     assert names(call(peer, "author_latest", **page["links"]["next"])) == ["Cy", "Bob"]
 
 
-def test_a_link_whose_arguments_the_tool_lacks_stays() -> None:
+def test_a_link_without_matching_arguments_is_kept() -> None:
     assert "page=2" in call(serve(Undescribed))["next"]
 
 
-def test_a_declared_type_stays() -> None:
+def test_a_declared_type_is_kept() -> None:
     declared = {"type": "object", "properties": {"next": {"type": ["string", "null"]}}}
     found = call(serve(Numbers, outputs={"list": declared}))
     assert "page=2" in found["next"]

@@ -1,4 +1,4 @@
-"""`prepare=`: what a view expects of middleware or a router, set by the project."""
+"""`prepare=`: attributes of the request that a view expects of middleware or a router."""
 
 import contextlib
 from collections.abc import Iterator

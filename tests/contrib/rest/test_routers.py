@@ -98,7 +98,7 @@ def test_every_view_of_a_router_is_read_under_its_basename() -> None:
     assert names(served(f"{__name__}.router", prefix="shop_")) == [f"shop_{name}" for name in reading]
 
 
-def test_writing_and_actions_of_the_projects_own_are_asked_for() -> None:
+def test_writing_and_custom_actions_are_exposed_by_name_only() -> None:
     assert "book_newest" in names(served(router, actions="__all__"))
     assert "book_lend" not in names(served(router, actions="__all__"))
     writing = names(served(router, read_only=False))
@@ -118,7 +118,7 @@ def test_options_by_action_apply_to_the_views_that_have_the_action() -> None:
     assert tools["book_retrieve"].permission is None
 
 
-def test_what_no_view_has_is_refused(subtests: pytest.Subtests) -> None:
+def test_options_that_match_no_view_are_refused(subtests: pytest.Subtests) -> None:
     cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({"exclude": ["tokens"]}, "exclude names 'tokens', which no view of the router has; it has book, import/all"),
         ({"actions": ["create"]}, "actions names 'create'.*need read_only=False"),
@@ -150,7 +150,7 @@ def test_a_view_that_cannot_be_exposed_takes_no_other_away() -> None:
     assert names(server) == ["book_list", "book_retrieve"]
 
 
-async def test_a_view_of_two_routers_is_called_at_the_path_of_its_own() -> None:
+async def test_a_view_of_two_routers_is_called_at_the_path_of_each_router() -> None:
     server = served(router, actions=["newest"], exclude=["rare-*"])
     expose_router(nested, server=server, actions=["newest"], prefix="shelf_")
     client = PipelineClient(server)

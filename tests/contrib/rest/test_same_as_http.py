@@ -12,7 +12,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import transaction
 
 from mcp_django import Server
-from tests.contrib.rest.library_api import Response, Shelf, api, call_http, call_tool, fill, peer, rows
+from tests.contrib.rest.library_api import LibraryRows, Response, api, call_http, call_tool, fill, peer, rows
 from tests.support.savepoints import rolled_back
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.library.urls")]
@@ -228,28 +228,28 @@ CASES = [
 
 
 @pytest.fixture
-def shelf() -> Shelf:
+def library() -> LibraryRows:
     return fill()
 
 
-def filled(value: Any, shelf: Shelf) -> Any:
-    """The value with keys of rows put in."""
-    keys = {"{book}": shelf.books[0].pk, "{other}": shelf.books[-1].pk, "{author}": shelf.authors[0].pk}
+def insert_keys(value: Any, library: LibraryRows) -> Any:
+    """Replace the placeholders of a value by keys of rows."""
+    keys = {"{book}": library.books[0].pk, "{other}": library.books[-1].pk, "{author}": library.authors[0].pk}
     if isinstance(value, dict):
-        return {key: filled(item, shelf) for key, item in value.items()}
+        return {key: insert_keys(item, library) for key, item in value.items()}
     if isinstance(value, list):
-        return [filled(item, shelf) for item in value]
+        return [insert_keys(item, library) for item in value]
     return keys.get(value, value) if isinstance(value, str) else value
 
 
-def undone(ask: Callable[[], tuple[Response, Any]]) -> tuple[Response, Any, list[Any]]:
-    """What is said, and the rows after it, which are then as before."""
+def run_and_roll_back(ask: Callable[[], tuple[Response, Any]]) -> tuple[Response, Any, list[Any]]:
+    """Run a request in a transaction that is rolled back. Return its response and the rows after it."""
     cache.clear()
     with transaction.atomic():
-        said, more = ask()
+        response, more = ask()
         found = rows()
         transaction.set_rollback(True)
-    return said, more, found
+    return response, more, found
 
 
 def without_keys(body: Any) -> Any:
@@ -257,32 +257,32 @@ def without_keys(body: Any) -> Any:
     return {k: v for k, v in body.items() if k not in ("id", "url")} if isinstance(body, dict) else body
 
 
-def ask_http(case: Case, shelf: Shelf) -> tuple[Response, Any, list[Any]]:
-    user = None if case.who is None else getattr(shelf, case.who)
-    path = case.path.format(book=shelf.books[0].pk, other=shelf.books[-1].pk, author=shelf.authors[0].pk)
-    given = {} if case.data is None else {"data": filled(case.data, shelf)}
-    return undone(lambda: call_http(user, case.method, path, **given, **case.given))
+def ask_http(case: Case, library: LibraryRows) -> tuple[Response, Any, list[Any]]:
+    user = None if case.who is None else getattr(library, case.who)
+    path = case.path.format(book=library.books[0].pk, other=library.books[-1].pk, author=library.authors[0].pk)
+    given = {} if case.data is None else {"data": insert_keys(case.data, library)}
+    return run_and_roll_back(lambda: call_http(user, case.method, path, **given, **case.given))
 
 
-def ask_tool(case: Case, shelf: Shelf, server: Server) -> tuple[Response, str, list[Any]]:
-    client = peer(server, None if case.who is None else getattr(shelf, case.who))
-    return undone(lambda: async_to_sync(call_tool)(client, case.tool, filled(case.arguments, shelf)))
+def ask_tool(case: Case, library: LibraryRows, server: Server) -> tuple[Response, str, list[Any]]:
+    client = peer(server, None if case.who is None else getattr(library, case.who))
+    return run_and_roll_back(lambda: async_to_sync(call_tool)(client, case.tool, insert_keys(case.arguments, library)))
 
 
 def without_page_links(body: Any) -> Any:
-    """A body whose links to other pages only say whether there is such a page: a tool has arguments there."""
+    """Replace the links to other pages in a body by True or False, because a tool has arguments there."""
     if not isinstance(body, dict):
         return body
     return {name: value is not None if name in ("next", "previous") else value for name, value in body.items()}
 
 
-def test_requests_have_the_same_answers_over_http_and_as_tools(shelf: Shelf, subtests: pytest.Subtests) -> None:
+def test_requests_have_the_same_answers_over_http_and_as_tools(library: LibraryRows, subtests: pytest.Subtests) -> None:
     for case in CASES:
         with subtests.test(case=case), rolled_back():
-            before, http_body, http_rows = ask_http(case, shelf)
+            before, http_body, http_rows = ask_http(case, library)
             server = api()
-            by_tool, text, tool_rows = ask_tool(case, shelf, server)
-            after = ask_http(case, shelf)
+            by_tool, text, tool_rows = ask_tool(case, library, server)
+            after = ask_http(case, library)
             assert before.status == case.status
             if case.status == 201:
                 before.body, by_tool.body, after[0].body = (
@@ -304,7 +304,7 @@ UPLOADS = {
 }
 
 
-def test_files_arrive_the_same_over_http_and_as_tools(shelf: Shelf, subtests: pytest.Subtests) -> None:
+def test_files_arrive_the_same_over_http_and_as_tools(library: LibraryRows, subtests: pytest.Subtests) -> None:
     for kind in UPLOADS:
         with subtests.test(kind=kind), rolled_back():
             method, path, tool, arguments = UPLOADS[kind]
@@ -317,9 +317,9 @@ def test_files_arrive_the_same_over_http_and_as_tools(shelf: Shelf, subtests: py
                 },
             }[kind]
             sent["format"] = "multipart" if kind == "a form" else None
-            said, _ = call_http(shelf.ada, method, path.format(book=shelf.books[0].pk), **sent)
-            given = {**arguments, **({"pk": shelf.books[0].pk} if "{book}" in path else {})}
-            by_tool, _ = async_to_sync(call_tool)(peer(api(), shelf.ada), tool, given)
-            assert said.status == 200
-            assert said.body["bytes"] == PNG.hex()
-            assert by_tool == said
+            response, _ = call_http(library.ada, method, path.format(book=library.books[0].pk), **sent)
+            given = {**arguments, **({"pk": library.books[0].pk} if "{book}" in path else {})}
+            by_tool, _ = async_to_sync(call_tool)(peer(api(), library.ada), tool, given)
+            assert response.status == 200
+            assert response.body["bytes"] == PNG.hex()
+            assert by_tool == response

@@ -1,4 +1,4 @@
-"""Serializers, filters and paginators as JSON Schema: what may be given, what comes back, and how sure that is."""
+"""Serializers, filters and paginators as JSON Schema of arguments and results."""
 
 import re
 from decimal import Decimal
@@ -156,7 +156,7 @@ def test_a_field_is_described_both_ways(subtests: pytest.Subtests) -> None:
             assert returned(field) == out
 
 
-def test_methods_are_described_by_what_they_say_they_return() -> None:
+def test_methods_are_described_by_their_return_annotation() -> None:
     class Methods(serializers.Serializer):
         one = serializers.SerializerMethodField()
         two = serializers.SerializerMethodField()
@@ -186,7 +186,7 @@ def test_a_serializer_inside_itself_is_described_to_a_depth() -> None:
     check_schema(build_body_schema(Tree()), "tree")
 
 
-def test_a_serializer_that_writes_its_own_form_promises_nothing() -> None:
+def test_a_serializer_with_its_own_representation_has_no_schema() -> None:
     class Own(BookSerializer):
         def to_representation(self, instance: Any) -> Any:
             return "anything"
@@ -198,7 +198,7 @@ def test_a_serializer_that_writes_its_own_form_promises_nothing() -> None:
     assert build_body_schema(Own())["additionalProperties"] is True
 
 
-def test_patterns_are_told_where_they_mean_the_same(subtests: pytest.Subtests) -> None:
+def test_only_patterns_with_equal_meaning_in_ecmascript_are_converted(subtests: pytest.Subtests) -> None:
     cases = (
         (r"^\d+\Z", 0, r"^\d+$"),
         (r"\Aab$", 0, "^ab$"),
@@ -269,7 +269,7 @@ async def test_page_size_is_refused_where_callers_cannot_choose() -> None:
 
 
 @pytest.mark.urls("tests.library.urls")
-async def test_a_view_that_tells_nothing_outside_a_request_is_served_all_the_same() -> None:
+async def test_a_view_that_cannot_be_described_outside_a_request_is_served() -> None:
     class Shy(viewsets.ModelViewSet):
         queryset = Author.objects.all()
 

@@ -92,7 +92,7 @@ async def test_a_view_sees_the_principal_in_the_place_of_its_authenticators() ->
     assert (await peer(None).error("api_users_list")).startswith("401")
 
 
-async def test_what_is_written_is_checked_by_the_serializer() -> None:
+async def test_written_data_is_validated_by_the_serializer() -> None:
     ada = await User.objects.acreate_user("ada")
     told = await peer(ada).error("api_users_create", username="grace", email="x")
     assert told == '400 Bad Request\n{"email":["Enter a valid email address."]}'
