@@ -1,6 +1,6 @@
-"""What the tools return and ask for, as dataclasses: they become output schemas and forms.
+"""Values of the tools: dataclasses of results and forms become schemas.
 
-A model knows the fields of a result before it calls; a client draws the form and checks what the user enters.
+A model knows the fields of a result before it calls. A client draws the form and checks the input of the user.
 """
 
 import datetime
@@ -14,6 +14,8 @@ from pydantic import Field
 from project.airports.models import Airport, Trip
 
 MIN_CELL_DEGREES = 0.02
+Latitude = Annotated[float, Field(ge=-90, le=90)]
+Longitude = Annotated[float, Field(ge=-180, le=180)]
 
 
 @dataclass

@@ -9,10 +9,10 @@ from django.contrib.auth.models import User
 from mcp_django import ToolError
 from project.airports import sources
 from project.airports.geodesy import box_around, distance_km
-from project.airports.mcp_tools import save_trip
 from project.airports.models import Airport, Country, Region, Trip
 from project.airports.shapes import TripForm
 from project.airports.text import fold
+from project.airports.trips import save_trip
 
 POINTS = [(47.4, 8.5), (-17.7, 179.99), (-17.7, -179.99), (-17.0, 180.0), (-17.0, -180.0), (90.0, 0.0), (-90.0, 77.0)]
 
