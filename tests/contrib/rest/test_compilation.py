@@ -35,13 +35,13 @@ class CountingSchema(AutoSchema):
         return super().get_response_serializers()
 
 
-class BookcaseSerializer(serializers.Serializer):
+class RackSerializer(serializers.Serializer):
     row = serializers.IntegerField()
 
 
 class CopySerializer(serializers.Serializer):
     number = serializers.IntegerField()
-    bookcase = BookcaseSerializer()
+    rack = RackSerializer()
 
 
 class Copies(viewsets.ModelViewSet):
@@ -55,7 +55,7 @@ class Papers(Copies):
         colour = serializers.CharField()
         copy = CopySerializer()
 
-    OtherSerializer.__name__ = "BookcaseSerializer"
+    OtherSerializer.__name__ = "RackSerializer"
     serializer_class = OtherSerializer
 
 
@@ -79,15 +79,15 @@ async def list_tools(server: Server) -> dict[str, Any]:
 
 async def test_a_list_describes_each_serializer_once_and_on_one_thread() -> None:
     tools = await list_tools(served(Copies))
-    assert tools["copies_create"]["inputSchema"]["required"] == ["number", "bookcase"]
+    assert tools["copies_create"]["inputSchema"]["required"] == ["number", "rack"]
     assert (
         sorted(DESCRIBED)
         == [
             *(
-                "BookcaseSerializer request",
-                "BookcaseSerializer response",
                 "CopySerializer request",
                 "CopySerializer response",
+                "RackSerializer request",
+                "RackSerializer response",
             )
         ]
         or len(DESCRIBED) == len(set(DESCRIBED)) == 2
@@ -98,8 +98,8 @@ async def test_a_list_describes_each_serializer_once_and_on_one_thread() -> None
 
 async def test_serializers_of_one_name_are_not_mixed_up() -> None:
     tools = await list_tools(served(Copies, Papers))
-    bookcase = {"type": "object", "properties": {"row": {"type": "integer"}}, "required": ["row"]}
-    assert tools["copies_create"]["inputSchema"]["properties"]["bookcase"] == bookcase
+    rack = {"type": "object", "properties": {"row": {"type": "integer"}}, "required": ["row"]}
+    assert tools["copies_create"]["inputSchema"]["properties"]["rack"] == rack
     assert set(tools["papers_create"]["inputSchema"]["properties"]) == {"colour", "copy"}
 
 
@@ -120,7 +120,7 @@ async def test_a_description_that_fails_leaves_no_trace_in_the_others(caplog: py
         serializer_class = BrokenSerializer
 
     tools = await list_tools(served(Broken, Copies))
-    assert set(tools["copies_create"]["inputSchema"]["properties"]) == {"number", "bookcase"}
+    assert set(tools["copies_create"]["inputSchema"]["properties"]) == {"number", "rack"}
 
 
 def test_entries_that_are_built_on_threads_share_the_descriptions() -> None:
