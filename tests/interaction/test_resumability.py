@@ -360,8 +360,9 @@ async def test_a_client_that_left_another_worker_is_not_written_for(latest_legac
 
 
 async def test_nobody_fills_the_log_by_asking_for_the_same_again_and_again(
-    latest_legacy, move, checkpoints, monkeypatch
+    limits, latest_legacy, move, checkpoints, monkeypatch
 ):
+    limits(SSE_UPGRADE_AFTER=0.01)  # The stream starts before the first message.
     monkeypatch.setattr("mcp_django.runtime.streams.call_streams.MAX_REPEATED_BYTES", 1000)
     client = await latest_legacy()
     exchange = begin(client, to=2)

@@ -2,8 +2,11 @@
 
 import asyncio
 import datetime
+import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -17,6 +20,10 @@ SETTLE_TURNS = 200
 """Turns of the event loop after which `advance` goes on although callbacks are still ready."""
 BLOCKED_SECONDS = 10.0
 """Real seconds after which a function in a thread is taken for blocked."""
+WAITING_SECONDS = 1.0
+"""The same, while all other threads wait for one another, for the event loop, or for work."""
+WAITING_FUNCTIONS = {("threading.py", "wait"), ("thread.py", "_worker"), ("pool.py", "_run_queue")}
+"""Innermost Python functions of such threads, by file: of locks, and of pools without work."""
 MAX_FOLLOWING_FUNCTIONS = 5
 """Maximum functions in threads, one after the other, for which `advance_until` waits before a step."""
 
@@ -78,7 +85,7 @@ class Clock:
         """Advance in steps of so many seconds until a condition holds.
 
         Before each step, functions that run in threads end, so that no timer is faster than they are. A function that
-        does not end in `BLOCKED_SECONDS` of real time waits for the test, and is no longer waited for.
+        does not end in `BLOCKED_SECONDS` of real time, or waits for `WAITING_SECONDS`, is no longer waited for.
         """
         end = time.monotonic() + WAIT_SECONDS
 
@@ -113,9 +120,12 @@ class Clock:
             work = self._thread_work - self._blocked_work
             if not work:
                 return
-            end = time.monotonic() + BLOCKED_SECONDS
+            begun = worked_at = time.monotonic()
             while not all(future.done() for future in work):
-                if time.monotonic() > end:
+                now = time.monotonic()
+                if not all_threads_wait():
+                    worked_at = now
+                if now > begun + BLOCKED_SECONDS or now > worked_at + WAITING_SECONDS:
                     self._blocked_work |= {future for future in work if not future.done()}
                     break
                 await asyncio.to_thread(time.sleep, POLL_SECONDS)
@@ -127,6 +137,14 @@ class Clock:
         assert self._loop is not None, "only `async def` tests can advance timers; use `move`"
         timers = self._loop._scheduled  # type: ignore[attr-defined]
         return min((timer.when() for timer in timers if not timer.cancelled()), default=None)
+
+
+def all_threads_wait() -> bool:
+    """Return True if no thread beside the calling one runs code."""
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]
+    codes = [frame.f_code for frame in frames.values()]
+    return all((Path(code.co_filename).name, code.co_name) in WAITING_FUNCTIONS for code in codes)
 
 
 @pytest.fixture
