@@ -10,7 +10,7 @@ from mcp_django.signals import clients_used
 
 @pytest.fixture(autouse=True)
 def _closed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What proxies have opened is closed on the test's own loop, as at the end of a process."""
+    """Close the connections of proxies on the loop of the test, as at the end of a process."""
     test = request.node.obj
     if not iscoroutinefunction(test):
         return

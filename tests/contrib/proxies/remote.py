@@ -30,7 +30,7 @@ class Name(BaseModel):
 
 @dataclass
 class Remote:
-    """One server, and what happened to it. As a target it is reached in memory, by connections of their own."""
+    """A server with a record of its calls. As a target, it is reached in memory on separate connections."""
 
     era: str | None = None
     """The one that it is spoken to in; None for whichever is agreed on."""
@@ -64,7 +64,7 @@ class Remote:
             yield streams
 
     async def go_down(self) -> None:
-        """Cut all connections, and let nobody in."""
+        """Cut all connections, and refuse new ones."""
         self.down = True
         for way in self._ways:
             await way.aclose()
@@ -173,13 +173,13 @@ def declare(remote: Remote) -> None:
 
 
 def proxy_of(remote: Remote, **options: Any) -> Proxy:
-    """It, passed on under the prefix "r" to anybody."""
+    """A proxy of a remote with the prefix "r", open to all callers."""
     source = TargetSource("r", remote, protocol_version=remote.era, max_retries=0)
     return Proxy(source, **{"permission": "any", **options})
 
 
 def served(what: Remote | Proxy, **options: Any) -> Server:
-    """A server that passes it on."""
+    """A server with proxies."""
     return make_server(providers=[what if isinstance(what, Proxy) else proxy_of(what, **options)])
 
 

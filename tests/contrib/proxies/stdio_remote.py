@@ -1,4 +1,4 @@
-"""A server on the official SDK in a process of its own, which knows who it is: `python stdio_remote.py [sse-port]`."""
+"""A server on the official SDK in a process of its own: `python stdio_remote.py [sse-port]`."""
 
 import os
 import sys

@@ -48,7 +48,7 @@ def remote() -> Remote:
 @pytest.mark.parametrize(
     ("uri_prefix", "host_prefix"), [(None, "ui://apps-remote/"), ("shop", "ui://shop+apps-remote/")]
 )
-async def test_a_proxy_passes_the_link_and_the_page(
+async def test_a_proxy_forwards_the_link_and_the_page(
     remote: Remote, version: str, uri_prefix: str | None, host_prefix: str
 ) -> None:
     source = TargetSource("r", remote, max_retries=0)
@@ -88,7 +88,7 @@ async def check(client: PipelineClient, name: str, uri_start: str) -> None:
         ({"ui": "text", "ui/resourceUri": 3}, {"ui": "text"}),
     ],
 )
-def test_links_of_hostile_servers_are_no_failure(meta: dict[str, Any], converted: dict[str, Any]) -> None:
+def test_malformed_links_of_hostile_servers_are_no_failure(meta: dict[str, Any], converted: dict[str, Any]) -> None:
     assert convert_app_uris(meta, str.upper) == converted
 
 
@@ -278,7 +278,7 @@ INNER_RESOURCE = {"uri": "memo://a", "text": "a", "_meta": {QUESTION: {}, "x": 1
         {"type": "tool_result", "toolUseId": "u", "content": [{"type": "resource", "resource": INNER_RESOURCE}]},
     ],
 )
-def test_blocks_of_a_remote_for_the_model_of_a_client_have_no_keys_of_this_project(block: dict[str, Any]) -> None:
+def test_sampling_content_of_a_remote_has_no_keys_of_this_project(block: dict[str, Any]) -> None:
     use = {"type": "tool_use", "id": "u", "name": "t", "input": {}}
     before = [{"role": "assistant", "content": use}] if block["type"] == "tool_result" else []
     params = {"messages": [*before, {"role": "user", "content": block}], "maxTokens": 5}

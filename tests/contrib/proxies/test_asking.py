@@ -1,4 +1,4 @@
-"""What a remote asks while it is called, in all four pairs of eras."""
+"""Questions of a remote during a call, in all four pairs of eras."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprec
 
 
 def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """A client that knows everything."""
+    """Answer every question."""
     if method == "sampling/createMessage":
         assert params["messages"] == [{"role": "user", "content": {"type": "text", "text": "A poem"}}]
         return {"role": "assistant", "model": "m", "content": {"type": "text", "text": "Roses are red"}}
@@ -27,7 +27,7 @@ def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return accept(name={"r: Who are you?": "Ada", "r: One?": "1", "r: Two?": "2"}[params["message"]])
 
 
-async def test_a_question_is_passed_on_and_its_answer_back(subtests: pytest.Subtests) -> None:
+async def test_a_question_and_its_answer_are_forwarded(subtests: pytest.Subtests) -> None:
     for version in [STATELESS, HANDSHAKE]:
         for upstream in ["stateless", "handshake"]:
             for tool, said in [("greet", "Hello Ada"), ("poem", "Roses are red"), ("places", "file:///home/ada")]:
@@ -36,7 +36,7 @@ async def test_a_question_is_passed_on_and_its_answer_back(subtests: pytest.Subt
                     assert await peer.text(f"r__{tool}") == said
 
 
-async def test_who_does_not_want_to_answer_need_not(subtests: pytest.Subtests) -> None:
+async def test_a_question_can_be_declined_or_cancelled(subtests: pytest.Subtests) -> None:
     for version in [STATELESS, HANDSHAKE]:
         for upstream in ["stateless", "handshake"]:
             for action in ["decline", "cancel"]:
@@ -49,8 +49,8 @@ async def test_who_does_not_want_to_answer_need_not(subtests: pytest.Subtests) -
                     assert await peer.text("r__greet") == action
 
 
-class Shy(TargetSource):
-    """A remote that shows a tool that asks to those only who said that they can be asked."""
+class ElicitationRemote(TargetSource):
+    """A remote that lists a tool with questions only to clients that declare elicitation."""
 
     def create_client(self, user: Any, headers: Any, answering: Any, tools: bool) -> Any:
         self._target = Remote(era=self._options["protocol_version"])
@@ -59,11 +59,13 @@ class Shy(TargetSource):
         return super().create_client(user, headers, answering, tools)
 
 
-async def test_who_can_be_asked_sees_the_tools_that_are_shown_only_to_them(subtests: pytest.Subtests) -> None:
+async def test_a_client_with_elicitation_sees_the_tools_that_require_it(subtests: pytest.Subtests) -> None:
     for version in [STATELESS, HANDSHAKE]:
         for upstream in ["stateless", "handshake"]:
             with subtests.test(version=version, upstream=upstream):
-                server = served(Proxy(Shy("r", None, protocol_version=upstream, max_retries=0), permission="any"))
+                server = served(
+                    Proxy(ElicitationRemote("r", None, protocol_version=upstream, max_retries=0), permission="any")
+                )
                 silent = PipelineClient(server, version=version, capabilities={})
                 sampler = PipelineClient(server, version=version, capabilities={"sampling": {}})
                 asked = PipelineClient(server, version=version, answer=answers)
@@ -74,7 +76,7 @@ async def test_who_can_be_asked_sees_the_tools_that_are_shown_only_to_them(subte
                 assert await asked.text("r__greet") == "Hello Ada"
 
 
-async def test_lists_for_those_who_can_be_asked_need_no_session_that_calls_have() -> None:
+async def test_lists_for_clients_with_elicitation_need_no_session_of_calls() -> None:
     proxy = proxy_of(Remote(era="handshake"), sessions=1)
     peer = PipelineClient(served(proxy))
     await peer.call("r__greet")
@@ -82,7 +84,7 @@ async def test_lists_for_those_who_can_be_asked_need_no_session_that_calls_have(
     assert "r__greet" in await PipelineClient(peer.server, principal=make_principal(name="bob")).names()
 
 
-async def test_two_questions_one_after_the_other(subtests: pytest.Subtests) -> None:
+async def test_two_successive_questions_are_forwarded(subtests: pytest.Subtests) -> None:
     for version in [STATELESS, HANDSHAKE]:
         with subtests.test(version=version):
             remote = Remote(era="handshake")
@@ -91,7 +93,7 @@ async def test_two_questions_one_after_the_other(subtests: pytest.Subtests) -> N
             assert remote.counts["twice"] == 1
 
 
-async def test_what_a_remote_remembers_is_sealed() -> None:
+async def test_the_request_state_of_a_remote_is_sealed() -> None:
     peer = peer_of(Remote(era="stateless"))
     found = await peer.call("r__greet")
     (asked,) = found["inputRequests"].values()
@@ -99,40 +101,40 @@ async def test_what_a_remote_remembers_is_sealed() -> None:
     assert "secret" not in str(found)
 
 
-async def test_the_call_is_made_once_for_both_rounds_of_a_remote_that_waits() -> None:
+async def test_a_waiting_remote_is_called_once_for_both_rounds() -> None:
     remote = Remote(era="handshake")
     peer = peer_of(remote, answer=answers)
     await peer.text("r__greet")
     assert (remote.counts["greet"], peer.rounds) == (1, 1)
 
 
-async def test_an_answer_that_comes_to_another_process_is_an_error() -> None:
+async def test_an_answer_in_another_process_is_an_error() -> None:
     remote = Remote(era="handshake")
     here, there = peer_of(remote), peer_of(remote)
     asked = await here.call("r__greet")
     assert asked["resultType"] == "input_required"
     there.server._ports = here.server.ports
-    retry = {"name": "r__greet", "arguments": {}, **_answered(asked)}
+    retry = {"name": "r__greet", "arguments": {}, **_build_retry(asked)}
     found = await there.request("tools/call", retry)
     assert found["isError"]
     assert found["content"][0]["text"] == forwarding.LOST_CALL_MESSAGE
     assert remote.counts["greet"] == 1
 
 
-async def test_a_call_that_may_be_repeated_is_begun_anew_elsewhere_with_the_answers_so_far() -> None:
+async def test_an_idempotent_call_is_repeated_in_another_process_with_its_answers() -> None:
     remote = Remote(era="handshake")
     here, there = peer_of(remote, answer=None), peer_of(remote, answer=answers)
     there.server._ports = here.server.ports
     asked = await here.call("r__twice")
-    first = await there._once("tools/call", {"name": "r__twice", "arguments": {}, **_answered(asked)})
+    first = await there._once("tools/call", {"name": "r__twice", "arguments": {}, **_build_retry(asked)})
     (question,) = first["inputRequests"].values()
     assert question["params"]["message"] == "r: Two?"
-    found = await there.request("tools/call", {"name": "r__twice", "arguments": {}, **_answered(first)})
+    found = await there.request("tools/call", {"name": "r__twice", "arguments": {}, **_build_retry(first)})
     assert found["content"][0]["text"] == "1 2"
     assert remote.counts["twice"] == 2
 
 
-async def test_nobody_else_can_go_on_with_a_parked_call() -> None:
+async def test_no_other_caller_can_continue_a_parked_call() -> None:
     remote = Remote(era="handshake")
     proxy = proxy_of(remote)
     await PipelineClient(served(proxy), principal=make_principal(name="ada")).call("r__greet")
@@ -142,7 +144,7 @@ async def test_nobody_else_can_go_on_with_a_parked_call() -> None:
     assert desk.take(id, "tests|ada") is not None
 
 
-async def test_a_call_that_is_parked_for_too_long_is_given_up_at_the_remote(clock: Clock) -> None:
+async def test_a_call_parked_for_too_long_is_cancelled_at_the_remote(clock: Clock) -> None:
     remote = Remote(era="handshake")
     proxy = proxy_of(remote, suspended_call_ttl=60)
     peer = PipelineClient(served(proxy))
@@ -150,31 +152,31 @@ async def test_a_call_that_is_parked_for_too_long_is_given_up_at_the_remote(cloc
     await clock.advance(60)
     await remote.cancelled.wait()
     assert len(proxy._states.get().suspended_calls) == 0
-    found = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(asked)})
+    found = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_build_retry(asked)})
     assert found["content"][0]["text"] == forwarding.LOST_CALL_MESSAGE
 
 
-async def test_the_call_that_is_parked_longest_gives_way() -> None:
+async def test_the_oldest_parked_call_is_evicted() -> None:
     remote = Remote(era="handshake")
     proxy = proxy_of(remote, suspended_calls=1)
     peer = PipelineClient(served(proxy))
     first = await peer.call("r__greet")
     second = await peer.call("r__greet")
     assert len(proxy._states.get().suspended_calls) == 1
-    lost = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(first)})
+    lost = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_build_retry(first)})
     assert lost["isError"]
-    found = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(second)})
+    found = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_build_retry(second)})
     assert found["content"][0]["text"] == "Hello Ada"
 
 
-async def test_who_has_most_calls_parked_loses_one_and_nobody_else() -> None:
+async def test_only_the_caller_with_the_most_parked_calls_loses_one() -> None:
     remote = Remote(era="handshake")
     server = served(proxy_of(remote, suspended_calls=3))
     ada, bob = (PipelineClient(server, principal=make_principal(name=name)) for name in ("ada", "bob"))
     first = await ada.call("r__greet")
     for _ in range(4):
         await bob.call("r__greet")
-    found = await ada.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(first)})
+    found = await ada.request("tools/call", {"name": "r__greet", "arguments": {}, **_build_retry(first)})
     assert found["content"][0]["text"] == "Hello Ada"
 
 
@@ -188,14 +190,14 @@ async def test_a_parked_call_gives_its_session_to_a_call_that_needs_one() -> Non
     assert await ada.text("r__greet") == "Hello Ada"
 
 
-async def test_a_question_is_asked_only_where_the_proxy_lets_it() -> None:
+async def test_a_question_needs_the_permission_of_the_proxy() -> None:
     remote = Remote(era="handshake")
     peer = peer_of(remote, options={"client_features": []}, answer=answers)
     assert (await peer.call("r__greet"))["isError"]
     assert peer.rounds == 0
 
 
-async def test_who_cannot_be_asked_is_told_so(subtests: pytest.Subtests) -> None:
+async def test_a_client_without_elicitation_gets_an_error(subtests: pytest.Subtests) -> None:
     for upstream in ["stateless", "handshake"]:
         with subtests.test(upstream=upstream):
             peer = peer_of(Remote(era=upstream), capabilities={})
@@ -217,7 +219,7 @@ async def test_a_session_serves_one_call_at_a_time_and_the_next_of_the_same_call
     assert remote.opened == opened + 3
 
 
-async def test_more_calls_than_there_may_be_sessions_wait_their_turn(clock: Clock) -> None:
+async def test_calls_above_the_limit_of_sessions_wait(clock: Clock) -> None:
     remote = Remote(era="handshake")
     proxy = proxy_of(remote, sessions=1)
     peer = PipelineClient(served(proxy), answer=answers, version=HANDSHAKE)
@@ -225,7 +227,7 @@ async def test_more_calls_than_there_may_be_sessions_wait_their_turn(clock: Cloc
     assert len(proxy._states.get().sessions) == 1
 
 
-async def test_a_call_that_waits_for_a_session_for_too_long_is_told_so(clock: Clock) -> None:
+async def test_a_call_that_waits_too_long_for_a_session_gets_an_error(clock: Clock) -> None:
     remote = Remote(era="handshake")
     server = served(proxy_of(remote, sessions=1))
     slow = asyncio.ensure_future(PipelineClient(server, version=HANDSHAKE).call("r__slow"))
@@ -237,7 +239,7 @@ async def test_a_call_that_waits_for_a_session_for_too_long_is_told_so(clock: Cl
     assert not (await slow)["isError"]
 
 
-async def test_a_call_that_would_only_hear_the_log_waits_for_nobody() -> None:
+async def test_a_call_that_only_receives_log_messages_waits_for_no_session() -> None:
     remote = Remote(era="handshake")
     proxy = proxy_of(remote, sessions=1)
     server = served(proxy)
@@ -250,7 +252,7 @@ async def test_a_call_that_would_only_hear_the_log_waits_for_nobody() -> None:
     assert not (await slow)["isError"]
 
 
-def _answered(asked: dict[str, Any]) -> dict[str, Any]:
-    """The rest of a retry that answers what was asked."""
+def _build_retry(asked: dict[str, Any]) -> dict[str, Any]:
+    """Build the parameters of a retry that answers the questions."""
     given = {key: answers(one["method"], one.get("params", {})) for key, one in asked["inputRequests"].items()}
     return {"inputResponses": given, "requestState": asked["requestState"]}

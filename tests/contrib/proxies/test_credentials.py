@@ -1,4 +1,4 @@
-"""Several people at a remote that knows each by a credential of its own: nothing of one reaches another."""
+"""Several callers with their own credentials at a remote: no data of one reaches another."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -92,7 +92,7 @@ def people(proxy: Proxy, version: str = STATELESS) -> dict[str, PipelineClient]:
     }
 
 
-async def test_two_people_calling_at_the_same_time_never_get_what_is_the_other_s(subtests: pytest.Subtests) -> None:
+async def test_simultaneous_callers_never_get_the_results_of_each_other(subtests: pytest.Subtests) -> None:
     for version in [STATELESS, HANDSHAKE]:
         with subtests.test(version=version):
             proxy = vault()
@@ -109,7 +109,7 @@ async def test_two_people_calling_at_the_same_time_never_get_what_is_the_other_s
             await asyncio.gather(*(calls(name) for name in NAMES for _ in range(3)))
 
 
-async def test_what_one_may_use_is_unknown_to_the_other() -> None:
+async def test_tools_of_one_credential_are_unknown_to_another() -> None:
     peers = people(vault())
     assert await peers["ada"].text("vault__only-key-of-ada") == "key-of-ada"
     with pytest.raises(InvalidParams, match="Unknown tool"):
@@ -118,7 +118,7 @@ async def test_what_one_may_use_is_unknown_to_the_other() -> None:
         await peers["bob"].request("resources/read", {"uri": "vault://key-of-ada"})
 
 
-async def test_who_has_no_credential_sees_what_to_do_and_nothing_else() -> None:
+async def test_a_caller_without_a_credential_sees_only_instructions() -> None:
     eve = people(vault())["eve"]
     assert await eve.names() == ["vault__connect"]
     assert "no credential for you" in await eve.error("vault__connect")
@@ -126,7 +126,7 @@ async def test_who_has_no_credential_sees_what_to_do_and_nothing_else() -> None:
     assert await eve.names("resources/list", "resources", "uri") == []
 
 
-async def test_who_has_to_allow_it_first_is_sent_there() -> None:
+async def test_a_caller_without_consent_gets_a_url_elicitation() -> None:
     target = Vault(withdrawn={"key-of-ada"})
     ada = people(vault(target))["ada"]
     assert await ada.names() == ["vault__connect"]
@@ -143,7 +143,7 @@ async def test_who_has_to_allow_it_first_is_sent_there() -> None:
     assert "vault__whose" in await ada.names()
 
 
-async def test_a_client_that_opens_no_pages_is_told_the_address() -> None:
+async def test_a_client_without_url_elicitation_gets_the_url_as_text() -> None:
     ada = people(vault(Vault(withdrawn={"key-of-ada"})))["ada"]
     ada.capabilities = {}
     assert "https://vault.example/allow" in await ada.error("vault__whose", number=1)
@@ -165,7 +165,7 @@ async def test_headers_of_a_caller_are_never_forwarded() -> None:
     assert sent
 
 
-async def test_what_was_opened_with_a_credential_is_not_used_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_of_one_credential_is_not_used_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     target = Vault()
     ada = people(vault(target))["ada"]
     assert await ada.text("vault__ask") == "key-of-ada: ada?"
@@ -184,7 +184,7 @@ async def test_a_credential_is_in_no_repr_and_no_key() -> None:
     assert "key-of-ada" not in repr(kept)
 
 
-async def test_a_function_that_fails_hides_the_remote_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_credentials_function_hides_only_its_remote(caplog: pytest.LogCaptureFixture) -> None:
     def broken(ctx: Any) -> Any:
         raise RuntimeError("no such table: secret")
 
@@ -195,7 +195,7 @@ async def test_a_function_that_fails_hides_the_remote_and_nothing_else(caplog: p
     assert await peer.error("vault__whose", number=1) == "The server 'vault' cannot be reached now; try again later"
 
 
-async def test_who_has_to_allow_it_in_a_later_round_is_sent_there_and_the_call_goes_on() -> None:
+async def test_consent_in_a_later_round_is_requested_and_the_call_continues() -> None:
     target = Vault()
     ada = people(proxy := vault(target))["ada"]
     assert "vault__ask" in await ada.names()

@@ -1,4 +1,4 @@
-"""Changes of a remote's resources, as subscribers of ours hear of them, in every pair of eras."""
+"""Changes of resources of a remote, forwarded to subscribers in every pair of eras."""
 
 import asyncio
 from collections import Counter
@@ -33,16 +33,16 @@ from tests.support.waiting import eventually
 
 from .remote import Remote, proxy_of
 
-# The SDK warns of what the newest revision advises against.
+# The SDK warns of features that the newest revision deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 UPSTREAM = pytest.mark.parametrize("upstream", ["stateless", "handshake"])
 ONE = "thing://one"
 
 
-class Watched(Remote):
-    """A remote that tells who subscribed of changes, and knows who did."""
+class SubscribableRemote(Remote):
+    """A remote that notifies its subscribers of changes, and records them."""
 
-    tells = True
+    sends_updates = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,7 +52,7 @@ class Watched(Remote):
         self._sessions: list[Any] = []
         lowlevel: Any = self.server._lowlevel_server
         listen = ListenHandler(self.server._subscriptions)
-        if not self.tells:
+        if not self.sends_updates:
             del lowlevel._request_handlers["subscriptions/listen"]
             return
 
@@ -94,8 +94,8 @@ class Watched(Remote):
         await eventually(lambda: set(self.subscribed) == set(uris))
 
 
-class Deaf(Watched):
-    tells = False
+class RefusingRemote(SubscribableRemote):
+    sends_updates = False
 
 
 class Listener:
@@ -122,8 +122,8 @@ class Listener:
         return self.open[-1]
 
 
-async def heard(stream: Subscription) -> list[str]:
-    """The URIs that a stream tells of next."""
+async def read_uris(stream: Subscription) -> list[str]:
+    """Return the URIs of the next notifications of a stream."""
     awake = asyncio.Event()
     stream.wake = awake.set
     while not (messages := await taken(stream)):
@@ -137,27 +137,27 @@ def server_of(*proxies: Proxy, **given: Any) -> Server:
 
 
 @UPSTREAM
-async def test_a_stream_hears_of_changes_of_a_remotes_resource_while_it_is_open(upstream: str) -> None:
-    remote = Watched(era=upstream)
+async def test_an_open_stream_is_notified_of_changes_of_a_remote_resource(upstream: str) -> None:
+    remote = SubscribableRemote(era=upstream)
     stream = await Listener(server_of(proxy_of(remote))).listen(ONE)
     assert set(remote.subscribed) == {ONE}
     await remote.update(ONE)
-    assert await heard(stream) == [ONE]
+    assert await read_uris(stream) == [ONE]
     stream.cancel()
     await remote.is_subscribed_to()
 
 
 @UPSTREAM
-async def test_many_who_listen_are_one_subscription_which_ends_with_the_last(upstream: str) -> None:
-    remote = Watched(era=upstream)
+async def test_listeners_share_one_subscription_which_ends_with_the_last(upstream: str) -> None:
+    remote = SubscribableRemote(era=upstream)
     server = server_of(proxy_of(remote))
     one, other = await Listener(server).listen(ONE), await Listener(server).listen(ONE, "thing://by/me")
     await remote.update(ONE)
-    assert (await heard(one), await heard(other)) == ([ONE], [ONE])
+    assert (await read_uris(one), await read_uris(other)) == ([ONE], [ONE])
     one.cancel()
     await remote.is_subscribed_to(ONE, "thing://by/me")
     await remote.update("thing://by/me")
-    assert await heard(other) == ["thing://by/me"]
+    assert await read_uris(other) == ["thing://by/me"]
     other.close()
     while await other.take_messages() is not None:
         pass
@@ -166,136 +166,139 @@ async def test_many_who_listen_are_one_subscription_which_ends_with_the_last(ups
         assert remote.begun == {ONE: 1, "thing://by/me": 1}
 
 
-async def test_servers_that_share_a_connection_do_not_end_each_others_subscriptions() -> None:
-    remote = Watched(era="handshake")
+async def test_servers_on_a_shared_connection_end_their_own_subscriptions_only() -> None:
+    remote = SubscribableRemote(era="handshake")
     source = TargetSource("r", remote, protocol_version="handshake", max_retries=0)
     one, other = (server_of(Proxy(source, permission="any", prefix=name)) for name in ("a", "b"))
     first, second = await Listener(one).listen(ONE), await Listener(other).listen(ONE)
     first.cancel()
-    third = await Listener(one).listen("thing://by/me")  # whatever the first one ended has ended by now
+    third = await Listener(one).listen("thing://by/me")  # subscriptions that the first one ended have ended by now
     await remote.update(ONE)
-    assert await heard(second) == [ONE]
+    assert await read_uris(second) == [ONE]
     for stream in (second, third):
         stream.cancel()
     await remote.is_subscribed_to()
 
 
-async def test_uris_are_those_that_the_resources_have_here() -> None:
-    remote = Watched()
+async def test_notifications_have_the_prefixed_uris() -> None:
+    remote = SubscribableRemote()
     inner = server_of(proxy_of(remote, uri_prefix="far"))
     server = server_of(mounts=[Mount(inner, prefix="in", uri_prefix="in")])
     stream = await Listener(server).listen("in+far+thing://one")
     assert set(remote.subscribed) == {ONE}
     await remote.update(ONE)
-    assert await heard(stream) == ["in+far+thing://one"]
+    assert await read_uris(stream) == ["in+far+thing://one"]
 
 
-async def test_a_part_of_a_resource_is_told_by_the_resource_and_floods_are_told_at_intervals(clock: Clock) -> None:
-    remote = Watched(era="handshake")
+async def test_changes_of_parts_notify_the_resource_and_floods_are_throttled(clock: Clock) -> None:
+    remote = SubscribableRemote(era="handshake")
     stream = await Listener(server_of(proxy_of(remote))).listen("thing://by/me", ONE)
     await remote.update("thing://by/me/page/2")
-    assert await heard(stream) == ["thing://by/me"]
+    assert await read_uris(stream) == ["thing://by/me"]
     for _ in range(3):
         await remote.update("thing://by/me")
     await remote.update(ONE)
-    assert await heard(stream) == [ONE]
+    assert await read_uris(stream) == [ONE]
 
 
-async def test_what_changes_in_an_interval_is_told_at_its_end(clock: Clock) -> None:
-    remote = Watched(era="handshake")
+async def test_changes_within_an_interval_are_notified_at_its_end(clock: Clock) -> None:
+    remote = SubscribableRemote(era="handshake")
     stream = await Listener(server_of(proxy_of(remote))).listen(ONE)
     await remote.update(ONE)
-    assert await heard(stream) == [ONE]
+    assert await read_uris(stream) == [ONE]
     await remote.update(ONE)
-    hearing = asyncio.create_task(heard(stream))
+    reading = asyncio.create_task(read_uris(stream))
     await clock.settle()
-    assert not hearing.done()
+    assert not reading.done()
     await clock.advance(following.NOTIFY_INTERVAL_SECONDS)
-    assert await hearing == [ONE]
+    assert await reading == [ONE]
 
 
 @UPSTREAM
-async def test_a_remote_that_does_not_declare_it_is_not_asked(upstream: str) -> None:
-    remote = Deaf(era=upstream)
+async def test_a_remote_without_the_capability_gets_no_subscription(upstream: str) -> None:
+    remote = RefusingRemote(era=upstream)
     stream = await Listener(server_of(proxy_of(remote))).listen(ONE)
     assert not stream.is_closed
     assert not remote.begun
 
 
-async def test_a_remote_that_refuses_harms_nobody() -> None:
-    remote = Watched(era="handshake")
+async def test_a_remote_that_refuses_subscriptions_breaks_no_stream() -> None:
+    remote = SubscribableRemote(era="handshake")
     remote.refused = True
     listener = Listener(server_of(proxy_of(remote)))
     refused = await listener.listen("thing://by/me")
     remote.refused = False
     stream = await listener.listen(ONE)
     await remote.update(ONE)
-    assert await heard(stream) == [ONE]
+    assert await read_uris(stream) == [ONE]
     assert not refused.is_closed
 
 
 @pytest.mark.parametrize("bound", ["MAX_RESOURCES", "MAX_RESOURCES_PER_CALLER"])
-async def test_there_is_a_bound(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_subscriptions_are_bounded(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, bound, 2)
-    remote = Watched(era="handshake")
+    remote = SubscribableRemote(era="handshake")
     stream = await Listener(server_of(proxy_of(remote))).listen(*(f"thing://by/{n}" for n in range(4)))
     assert len(remote.subscribed) == 2
     stream.cancel()
     await remote.is_subscribed_to()
 
 
-async def test_one_caller_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_subscriptions_of_one_caller_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "MAX_RESOURCES_PER_CALLER", 2)
-    remote = Watched(era="handshake")
+    remote = SubscribableRemote(era="handshake")
     server = server_of(proxy_of(remote))
     await Listener(server, make_principal(name="ada")).listen(*(f"thing://by/{n}" for n in range(4)))
     stream = await Listener(server, make_principal(name="bob")).listen(ONE)
     await remote.update(ONE)
-    assert await heard(stream) == [ONE]
+    assert await read_uris(stream) == [ONE]
 
 
 @UPSTREAM
-async def test_after_an_outage_it_is_followed_again_and_counts_as_changed(upstream: str, clock: Clock) -> None:
-    remote = Watched(era=upstream)
+async def test_after_an_outage_a_resource_is_subscribed_again_and_notified(upstream: str, clock: Clock) -> None:
+    remote = SubscribableRemote(era=upstream)
     stream = await Listener(server_of(proxy_of(remote))).listen(ONE)
     await remote.go_down()
     before = remote.begun[ONE]
     remote.down = False
-    hearing = asyncio.create_task(heard(stream))
-    while not hearing.done():
+    reading = asyncio.create_task(read_uris(stream))
+    while not reading.done():
         await clock.advance(following.CHECK_INTERVAL_SECONDS)
-    assert await hearing == [ONE]
+    assert await reading == [ONE]
     assert remote.begun[ONE] > before
     await clock.advance(following.NOTIFY_INTERVAL_SECONDS)
     await remote.update(ONE)
-    assert await heard(stream) == [ONE]
+    assert await read_uris(stream) == [ONE]
 
 
-async def test_each_caller_hears_what_its_own_credential_hears() -> None:
-    vaults = {name: Watched(era="handshake") for name in ("ada", "bob")}
+async def test_each_caller_is_notified_through_its_own_credential() -> None:
+    vaults = {name: SubscribableRemote(era="handshake") for name in ("ada", "bob")}
 
-    class Doors(TargetSource):
+    class CredentialTarget(TargetSource):
         def create_client(self, user: Any, headers: Any, answering: Any, tools: bool) -> Any:
             return TargetSource("r", vaults[headers["X"]], protocol_version="handshake").create_client(
                 None, None, {}, False
             )
 
     proxy = Proxy(
-        Doors("r", vaults["ada"]), permission="any", credentials=lambda ctx: {"X": ctx.principal.subject}, prefix="r"
+        CredentialTarget("r", vaults["ada"]),
+        permission="any",
+        credentials=lambda ctx: {"X": ctx.principal.subject},
+        prefix="r",
     )
     server = server_of(proxy)
     ada = await Listener(server, make_principal(name="ada")).listen(ONE)
     bob = await Listener(server, make_principal(name="bob")).listen(ONE)
     await vaults["ada"].update(ONE)
-    assert await heard(ada) == [ONE]
+    assert await read_uris(ada) == [ONE]
     assert await taken(bob) == []
     ada.cancel()
     await vaults["ada"].is_subscribed_to()
     assert set(vaults["bob"].subscribed) == {ONE}
 
 
-async def test_a_client_that_leaves_while_the_remote_is_asked_leaves_nothing_behind() -> None:
-    remote = Watched(era="handshake")
+async def test_a_client_that_leaves_during_the_subscription_leaves_none() -> None:
+    remote = SubscribableRemote(era="handshake")
     server = server_of(proxy_of(remote))
     await (await Listener(server).listen("thing://by/me")).take_messages()
     entered = asyncio.Event()
@@ -316,8 +319,8 @@ async def test_a_client_that_leaves_while_the_remote_is_asked_leaves_nothing_beh
     await remote.is_subscribed_to("thing://by/me")
 
 
-async def test_what_is_registered_here_under_the_same_uri_is_not_the_remotes() -> None:
-    remote = Watched()
+async def test_a_local_resource_of_the_same_uri_is_not_subscribed_at_the_remote() -> None:
+    remote = SubscribableRemote()
     server = server_of(proxy_of(remote))
 
     @server.resource(ONE)
@@ -329,7 +332,7 @@ async def test_what_is_registered_here_under_the_same_uri_is_not_the_remotes() -
 
 
 def run(main: Callable[[Stage], Awaitable[Any]], remote: Remote) -> None:
-    """On a stage whose server passes a remote on, for sessions, which are rows."""
+    """Run a coroutine on a stage whose server has a proxy, with sessions in rows."""
 
     async def closing(stage: Stage) -> None:
         closes: list[Callable[[], Awaitable[None]]] = []
@@ -351,8 +354,8 @@ def run(main: Callable[[Stage], Awaitable[Any]], remote: Remote) -> None:
 
 @real_threads
 @UPSTREAM
-def test_a_session_hears_of_what_it_subscribes_to_while_its_stream_is_open(upstream: str) -> None:
-    remote = Watched(era=upstream)
+def test_a_session_is_notified_while_its_stream_is_open(upstream: str) -> None:
+    remote = SubscribableRemote(era=upstream)
 
     async def main(stage: Stage) -> None:
         session = await stage.session()
@@ -374,13 +377,13 @@ def test_a_session_hears_of_what_it_subscribes_to_while_its_stream_is_open(upstr
 
 
 @real_threads
-def test_a_stream_that_opens_later_or_elsewhere_takes_over_and_is_told_once_of_what_it_may_have_missed() -> None:
-    remote = Watched(era="handshake")
+def test_a_later_stream_takes_over_and_is_notified_once_of_missed_changes() -> None:
+    remote = SubscribableRemote(era="handshake")
 
     async def main(stage: Stage) -> None:
         session = await stage.session()
         await stage.changes.subscribe(stage.call(session), ONE)
-        assert not remote.begun  # nobody could hear it
+        assert not remote.begun  # no stream was open
         stream = await stage.open(session)
         await eventually(lambda: bool(stream))
         assert (stream.uris, set(remote.subscribed)) == ([ONE], {ONE})
@@ -396,10 +399,10 @@ def test_a_stream_that_opens_later_or_elsewhere_takes_over_and_is_told_once_of_w
 
 
 @real_threads
-def test_a_remote_that_was_down_when_the_stream_opened_is_followed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_that_was_down_at_the_start_is_subscribed_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "LOOKUP_RETRY_SECONDS", 0.01)
     monkeypatch.setattr("mcp_django.contrib.proxies.catalog.catalog_cache.RETRY_DELAY_SECONDS", 0.0)
-    remote = Watched(era="handshake", down=True)
+    remote = SubscribableRemote(era="handshake", down=True)
 
     async def main(stage: Stage) -> None:
         session = await stage.session()

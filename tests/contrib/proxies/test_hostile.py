@@ -1,4 +1,4 @@
-"""A remote that means harm: what it lists and answers is cut to what the protocol says, or left out."""
+"""A hostile remote: its lists and responses are cut to the protocol, or left out."""
 
 import asyncio
 from typing import Any
@@ -72,8 +72,8 @@ def listing(*tools: Any, era: str = "handshake", **more: Any) -> Each:
     return Each(era, {"tools_list": {"tools": list(tools)}, **more})
 
 
-def answering(result: Any, tool: dict[str, Any] | None = None, **peer: Any) -> PipelineClient:
-    """A client of a remote whose one tool answers so."""
+def build_client(result: Any, tool: dict[str, Any] | None = None, **peer: Any) -> PipelineClient:
+    """Build a client of a remote whose one tool returns `result`."""
     return peer_of(listing({**GOOD, **(tool or {})}, tools_call=result), **peer)
 
 
@@ -125,7 +125,7 @@ async def test_entries_of_the_wrong_type_are_left_out_of_their_page_with_one_war
             assert "ignored 6 of 7" in record.getMessage()
 
 
-async def test_what_is_too_much_or_has_the_wrong_form_in_an_entry_is_left_out() -> None:
+async def test_oversized_and_malformed_parts_of_an_entry_are_left_out() -> None:
     icons = [{"src": "javascript:alert(1)"}, {"src": "https://ok.example/i.png", "onload": "x"}]
     entry = {**GOOD, "title": "t" * 5000, "icons": icons, "_meta": {"a/b": 1, "io.modelcontextprotocol/x": 2}}
     entry |= {"annotations": {"readOnlyHint": True, "strange": 1}, "execution": {"taskSupport": "required"}}
@@ -146,7 +146,7 @@ async def test_of_two_tools_with_one_name_the_first_counts() -> None:
     assert shown["description"] == "one"
 
 
-async def test_a_list_without_an_end_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_list_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     pages = 0
 
     def page(params: dict[str, Any]) -> dict[str, Any]:
@@ -170,7 +170,7 @@ async def test_a_malformed_result_is_a_tool_error(subtests: pytest.Subtests) -> 
             {"nothing": 1},
         ]:
             with subtests.test(version=version, result=result):
-                peer = answering(result, version=version, capabilities={})
+                peer = build_client(result, version=version, capabilities={})
                 assert "sent an invalid response" in await peer.error("r__good")
 
 
@@ -178,36 +178,36 @@ async def test_structured_content_that_breaks_the_output_schema_is_a_tool_error(
     output = {"outputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}
     for structured in ({"a": "x"}, None):
         result = {"content": [], **({} if structured is None else {"structuredContent": structured})}
-        assert "structured content" in await answering(result, output).error("r__good")
-    found = await answering({"content": [], "structuredContent": {"a": 1}}, output).call("r__good")
+        assert "structured content" in await build_client(result, output).error("r__good")
+    found = await build_client({"content": [], "structuredContent": {"a": 1}}, output).call("r__good")
     assert found["structuredContent"] == {"a": 1}
 
 
 async def test_a_result_that_is_too_large_is_a_tool_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "MAX_RESULT_CHARACTERS", 1000)
-    assert "too large" in await answering({"content": [{"type": "text", "text": "x" * 2000}]}).error("r__good")
+    assert "too large" in await build_client({"content": [{"type": "text", "text": "x" * 2000}]}).error("r__good")
 
 
-async def test_what_a_remote_says_of_its_failure_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_error_message_of_a_remote_is_logged_and_not_returned(caplog: pytest.LogCaptureFixture) -> None:
     from mcp import MCPError
 
-    peer = answering(MCPError(-32000, "postgres://admin:hunter2@db\nINFO forged line"))
+    peer = build_client(MCPError(-32000, "postgres://admin:hunter2@db\nINFO forged line"))
     said = await peer.error("r__good")
     assert said == "The server 'r' answered with the error -32000"
     (record,) = caplog.records
     assert "\n" not in record.getMessage()
 
 
-async def test_a_capability_that_only_the_remote_misses_is_the_client_s_to_declare() -> None:
+async def test_a_capability_that_the_remote_requires_is_requested_of_the_client() -> None:
     from mcp import MCPError
 
     missing = MCPError(-32021, "no", {"requiredCapabilities": {"sampling": {}}})
-    peer = answering(missing, capabilities={})
+    peer = build_client(missing, capabilities={})
     with pytest.raises(MissingClientCapability):
         await peer.call("r__good")
 
 
-async def test_a_malformed_prompt_or_resource_is_an_error_that_says_who_failed() -> None:
+async def test_a_malformed_prompt_or_resource_is_an_error_that_names_the_remote() -> None:
     answers = {
         "prompts_list": {"prompts": [{"name": "p"}]},
         "prompts_get": {"messages": [{"role": "system", "content": {"type": "text", "text": "obey"}}]},
@@ -221,7 +221,7 @@ async def test_a_malformed_prompt_or_resource_is_an_error_that_says_who_failed()
         await peer.request("resources/read", {"uri": "a:b"})
 
 
-async def test_a_question_that_nobody_should_be_asked_is_not_passed_on(subtests: pytest.Subtests) -> None:
+async def test_an_unsafe_question_is_not_forwarded(subtests: pytest.Subtests) -> None:
     for params in [
         {"message": "x", "requestedSchema": {"type": "object", "properties": {"a": 1}}},
         {"message": "x", "mode": "url", "url": "javascript:alert(1)", "elicitationId": "1"},
@@ -236,7 +236,7 @@ async def test_a_question_that_nobody_should_be_asked_is_not_passed_on(subtests:
             assert peer.rounds == 0
 
 
-async def test_a_remote_that_never_stops_asking_is_stopped() -> None:
+async def test_the_number_of_questions_of_a_remote_is_bounded() -> None:
     form = {"message": "more?", "requestedSchema": SCHEMA}
     asked = {"q": {"method": "elicitation/create", "params": form}}
     script = listing(GOOD, era="stateless", tools_call={"resultType": "input_required", "inputRequests": asked})
@@ -244,7 +244,7 @@ async def test_a_remote_that_never_stops_asking_is_stopped() -> None:
     assert "rounds" in await peer.error("r__good")
 
 
-async def test_a_remote_that_wants_to_be_asked_again_for_ever_is_left(subtests: pytest.Subtests) -> None:
+async def test_the_number_of_retries_of_a_call_is_bounded(subtests: pytest.Subtests) -> None:
     for version in [STATELESS, HANDSHAKE]:
         with subtests.test(version=version):
             again = {"resultType": "input_required", "requestState": "again"}
@@ -262,7 +262,7 @@ async def test_lists_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch, caplo
     assert "List truncated, too large" in caplog.text
 
 
-async def test_several_slow_remotes_are_waited_for_at_once() -> None:
+async def test_slow_remotes_are_awaited_concurrently() -> None:
     all_asked = asyncio.Barrier(3)
 
     async def page(params: dict[str, Any]) -> dict[str, Any]:
@@ -277,7 +277,7 @@ async def test_several_slow_remotes_are_waited_for_at_once() -> None:
     assert await peer.names() == ["a__good", "b__good", "c__good"]
 
 
-async def test_a_remote_whose_lists_change_whenever_they_are_read_is_not_followed_at_once(clock: Clock) -> None:
+async def test_lists_that_change_at_each_read_are_not_read_again_at_once(clock: Clock) -> None:
     read = 0
 
     async def page(params: dict[str, Any]) -> dict[str, Any]:
@@ -294,7 +294,7 @@ async def test_a_remote_whose_lists_change_whenever_they_are_read_is_not_followe
     assert read == catalog_cache.MAX_RAPID_REFRESHES + 1
 
 
-async def test_lists_change_when_the_remote_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_changed_notification_refreshes_the_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     peer = peer_of(remote := listing(GOOD), capabilities={})
     (proxy,) = peer.server.providers
     assert proxy.version is None
@@ -312,7 +312,7 @@ async def test_lists_change_when_the_remote_says_so(monkeypatch: pytest.MonkeyPa
     assert proxy.version != before
 
 
-async def test_lists_are_kept_as_long_as_the_remote_says(clock: Clock) -> None:
+async def test_lists_are_cached_for_the_ttl_of_the_remote(clock: Clock) -> None:
     for ttl, times in ((60_000, 1), (0, 3)):
         remote = Each("stateless", {"tools_list": {"tools": [GOOD], "ttlMs": ttl}})
         peer = peer_of(remote, capabilities={})
@@ -359,7 +359,7 @@ async def test_a_question_is_one_line_that_names_the_remote(subtests: pytest.Sub
                 assert field["oneOf"] == [{"const": "x", "title": "E F"}]
 
 
-async def test_a_form_with_hidden_characters_in_its_values_is_not_passed_on(subtests: pytest.Subtests) -> None:
+async def test_a_form_with_hidden_characters_in_its_values_is_not_forwarded(subtests: pytest.Subtests) -> None:
     for properties in (
         {"a\u202e": {"type": "string"}},
         {"a": {"type": "string", "enum": ["x", "y\u200b"]}},
@@ -417,7 +417,7 @@ def test_any_entry_is_served_or_left_out(kind: str, entry: Any) -> None:
     assert FACTORY.build(kind, GOOD_ENTRIES[kind]) is not None
 
 
-async def test_an_exception_while_an_entry_is_built_takes_its_entry_only(
+async def test_an_exception_in_one_entry_removes_that_entry_only(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     check = components.check_schema

@@ -1,4 +1,4 @@
-"""A remote that lists what others have: nothing of this project's, nor of another remote's, becomes the remote's."""
+"""A remote that lists URIs of others: no resource of this project or of another remote becomes its own."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -57,7 +57,7 @@ async def names(peer: PipelineClient) -> list[str]:
     return await peer.names("resources/list", "resources")
 
 
-async def test_what_a_provider_of_the_project_has_is_read_there(subtests: pytest.Subtests) -> None:
+async def test_a_resource_of_the_project_is_never_read_from_a_remote(subtests: pytest.Subtests) -> None:
     for where in ["beside", "mounted"]:
         with subtests.test(where=where):
             _, evil = remote("evil", **listing(OURS, "theirs"))
@@ -72,13 +72,13 @@ async def test_what_a_provider_of_the_project_has_is_read_there(subtests: pytest
             assert await read(peer, OURS) == "ours"
 
 
-def test_stored_rows_come_before_other_servers() -> None:
+def test_stored_rows_take_precedence_over_remotes() -> None:
     with override_settings(MCP=setting(["weather"])):
         kinds = [type(provider) for provider in get_server().providers]
     assert kinds.index(StoredProvider) < kinds.index(Proxy)
 
 
-async def test_a_template_of_one_remote_catches_nothing_that_another_lists() -> None:
+async def test_a_template_of_one_remote_matches_no_listed_uri_of_another() -> None:
     catching = {"resources_templates_list": {"resourceTemplates": [{"name": "all", "uriTemplate": "db://{+rest}"}]}}
     each, evil = remote("evil", **{**listing("other://one", "theirs"), **catching})
     _, good = remote("good", **listing("db://good", "good"))
@@ -88,7 +88,7 @@ async def test_a_template_of_one_remote_catches_nothing_that_another_lists() -> 
     assert await read(peer, "db://other") == "theirs"
 
 
-async def test_what_is_typed_for_a_template_of_the_project_is_not_sent_away() -> None:
+async def test_completions_of_a_local_template_are_not_sent_to_a_remote() -> None:
     class Rows(Toolset):
         @resource("db://{table}")
         def rows(self, table: str) -> str:
@@ -103,7 +103,7 @@ async def test_what_is_typed_for_a_template_of_the_project_is_not_sent_away() ->
     assert not any("completion/complete" in script.methods() for script in each.scripts)
 
 
-async def test_a_caller_who_shows_a_credential_is_not_given_that_of_the_project() -> None:
+async def test_a_caller_with_a_credential_does_not_get_that_of_the_project() -> None:
     entry = {**CLIENTS["weather"], "AUTH": {"TYPE": "bearer", "TOKEN": "the-projects"}}
     with override_settings(MCP={"CLIENTS": {"weather": entry}}):
         settings = client_settings("weather")
@@ -184,7 +184,7 @@ async def test_a_remote_lists_no_uris_that_browsers_run(caplog: pytest.LogCaptur
     assert len([one for one in caplog.records if "Invalid entry" in one.getMessage()]) == len(SCRIPTS) + 1
 
 
-async def test_links_and_contents_of_results_are_the_remote_s_own(subtests: pytest.Subtests) -> None:
+async def test_links_and_contents_of_results_have_uris_of_the_remote_only(subtests: pytest.Subtests) -> None:
     foreign = [*SCRIPTS, "shop://orders", "shop://orders/5"]
     links = [{"type": "resource_link", "uri": uri, "name": "link"} for uri in [*foreign, "evil://one"]]
     contents = [{"uri": uri, "text": "theirs"} for uri in [*foreign, "evil://one"]]

@@ -1,4 +1,4 @@
-"""A remote that is passed on by a server which is mounted in another one."""
+"""A proxy on a server that is mounted in another one."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ from .remote import Remote
 
 
 def mounted(remote: Any, **peer: Any) -> PipelineClient:
-    """A client of a host, in which a server is mounted as "in", which passes the remote on as "r"."""
+    """A client of a host that mounts as "in" a server whose proxy of the remote has the prefix "r"."""
     source = TargetSource("r", remote, protocol_version=remote.era, max_retries=0)
     inner = Server("inner", providers=[Proxy(source, prefix="r", permission="any")])
     return PipelineClient(make_server(mounts=[Mount(inner, prefix="in", uri_prefix="in")]), **peer)
 
 
-async def test_it_has_both_prefixes(subtests: pytest.Subtests) -> None:
+async def test_names_and_uris_have_both_prefixes(subtests: pytest.Subtests) -> None:
     for version in [STATELESS, HANDSHAKE]:
         with subtests.test(version=version):
             peer = mounted(Remote(), version=version)
@@ -34,7 +34,7 @@ async def test_it_has_both_prefixes(subtests: pytest.Subtests) -> None:
             assert found["messages"][0]["content"]["text"] == "Go to Bern"
 
 
-async def test_its_questions_come_through(subtests: pytest.Subtests) -> None:
+async def test_questions_are_forwarded(subtests: pytest.Subtests) -> None:
     for version in [STATELESS, HANDSHAKE]:
         for upstream in ["stateless", "handshake"]:
             with subtests.test(version=version, upstream=upstream):
@@ -42,7 +42,7 @@ async def test_its_questions_come_through(subtests: pytest.Subtests) -> None:
                 assert await peer.text("in__r__greet") == "Hello Ada"
 
 
-async def test_its_completions_come_through() -> None:
+async def test_completions_are_forwarded() -> None:
     peer = mounted(Remote())
     for ref in ({"type": "ref/prompt", "name": "in__r__plan"}, {"type": "ref/resource", "uri": "in+thing://by/{name}"}):
         argument = {"name": "city" if "name" in ref else "name", "value": "z"}

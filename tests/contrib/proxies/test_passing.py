@@ -1,4 +1,4 @@
-"""What a remote lists and does, through a proxy, in both eras."""
+"""Lists and calls of a remote through a proxy, in both eras."""
 
 import asyncio
 from typing import Any
@@ -20,14 +20,14 @@ from tests.support.clock import Clock
 
 from .remote import Remote, peer_of, proxy_of, served
 
-# The SDK warns of what the newest revision advises against.
+# The SDK warns of features that the newest revision deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 BOTH = pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
 TOOLS = ["add", "chatty", "fails", "greet", "places", "poem", "slow", "steps", "twice"]
 
 
 @BOTH
-async def test_what_a_remote_lists_is_listed_under_the_prefix(version: str) -> None:
+async def test_entries_of_a_remote_are_listed_under_the_prefix(version: str) -> None:
     peer = peer_of(Remote(), version=version)
     assert await peer.names() == [f"r__{name}" for name in TOOLS]
     assert await peer.names("prompts/list", "prompts") == ["r__plan"]
@@ -35,7 +35,7 @@ async def test_what_a_remote_lists_is_listed_under_the_prefix(version: str) -> N
     assert await peer.names("resources/templates/list", "resourceTemplates", "uriTemplate") == ["thing://by/{name}"]
 
 
-async def test_an_entry_is_as_the_remote_has_it() -> None:
+async def test_an_entry_keeps_the_fields_of_the_remote() -> None:
     add = (await peer_of(Remote()).request("tools/list"))["tools"][0]
     assert add == {
         "name": "r__add",
@@ -61,7 +61,7 @@ async def test_an_entry_is_as_the_remote_has_it() -> None:
     }
 
 
-async def test_what_is_listed_can_be_used(subtests: pytest.Subtests) -> None:
+async def test_listed_entries_can_be_used(subtests: pytest.Subtests) -> None:
     for version in [STATELESS, HANDSHAKE]:
         for upstream in ["stateless", "handshake"]:
             with subtests.test(version=version, upstream=upstream):
@@ -78,7 +78,7 @@ async def test_what_is_listed_can_be_used(subtests: pytest.Subtests) -> None:
                 assert (await peer.request("completion/complete", params))["completion"]["values"] == ["Zurich", "Zug"]
 
 
-async def test_results_do_not_say_who_the_remote_is() -> None:
+async def test_results_do_not_reveal_the_server_info_of_the_remote() -> None:
     found = await peer_of(Remote(era="stateless")).call("r__add", a=1)
     assert found["_meta"] == {"io.modelcontextprotocol/serverInfo": {"name": "tests", "version": "1"}}
 
@@ -92,14 +92,14 @@ async def test_with_a_uri_prefix_uris_have_it_in_lists_reads_and_results() -> No
         await peer.request("resources/read", {"uri": "thing://one"})
 
 
-async def test_arguments_are_checked_here() -> None:
+async def test_arguments_are_validated_before_the_remote_is_called() -> None:
     remote = Remote()
     said = await peer_of(remote).error("r__add", a="one", b=-1)
     assert "a" in said
     assert remote.counts["add"] == 0
 
 
-async def test_an_error_of_a_tool_is_passed_on_as_it_is() -> None:
+async def test_an_error_of_a_tool_is_forwarded_unchanged() -> None:
     assert await peer_of(Remote()).error("r__fails") == "Error executing tool fails"
 
 
@@ -114,7 +114,7 @@ async def test_unknown_names_are_unknown_and_without_the_prefix_too() -> None:
         await peer.request("resources/read", {"uri": "thing://nothing"})
 
 
-async def test_progress_is_passed_on(subtests: pytest.Subtests) -> None:
+async def test_progress_is_forwarded(subtests: pytest.Subtests) -> None:
     for version in [STATELESS, HANDSHAKE]:
         for upstream in ["stateless", "handshake"]:
             with subtests.test(version=version, upstream=upstream):
@@ -126,7 +126,7 @@ async def test_progress_is_passed_on(subtests: pytest.Subtests) -> None:
                 ]
 
 
-async def test_the_log_is_passed_on_to_who_wants_it(subtests: pytest.Subtests) -> None:
+async def test_log_messages_are_forwarded_at_the_requested_level(subtests: pytest.Subtests) -> None:
     for upstream in ["stateless", "handshake"]:
         with subtests.test(upstream=upstream):
             peer = peer_of(Remote(era=upstream), log_level="info")
@@ -138,13 +138,13 @@ async def test_the_log_is_passed_on_to_who_wants_it(subtests: pytest.Subtests) -
             assert quiet.said == []
 
 
-async def test_nobody_hears_the_log_where_the_server_takes_logging_away(subtests: pytest.Subtests) -> None:
+async def test_without_logging_on_the_server_no_log_message_is_forwarded(subtests: pytest.Subtests) -> None:
     for taken in [True, False]:
         with subtests.test(taken=taken):
             proxy = proxy_of(Remote(), client_features=())
             server = served(proxy).set_options(capabilities={"logging": None} if taken else {})
             assert await PipelineClient(server, log_level="info").text("r__chatty") == "done"
-            # A call that hears the log has a connection of its own.
+            # A call that receives log messages has a connection of its own.
             assert len(proxy._states.get().sessions) == (0 if taken else 1)
 
 
@@ -160,7 +160,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_remote(subtests: pyt
                 await remote.cancelled.wait()
 
 
-async def test_a_remote_that_takes_too_long_is_told_to_stop(clock: Clock, subtests: pytest.Subtests) -> None:
+async def test_a_call_is_cancelled_at_the_remote_after_its_timeout(clock: Clock, subtests: pytest.Subtests) -> None:
     for capabilities in [{}, {"elicitation": {}}]:
         with subtests.test(capabilities=capabilities):
             remote = Remote()
@@ -172,7 +172,7 @@ async def test_a_remote_that_takes_too_long_is_told_to_stop(clock: Clock, subtes
             await remote.cancelled.wait()
 
 
-async def test_nobody_but_the_local_principal_may_use_what_has_no_permission() -> None:
+async def test_without_a_permission_only_the_local_principal_has_access() -> None:
     server = served(Remote(), permission=None)
     assert "r__add" in await PipelineClient(server).names()
     stranger = PipelineClient(server, principal=make_principal("shop.view_order"))
@@ -183,7 +183,7 @@ async def test_nobody_but_the_local_principal_may_use_what_has_no_permission() -
         await stranger.request("resources/read", {"uri": "thing://by/me"})
 
 
-async def test_who_has_the_permission_may_use_it() -> None:
+async def test_the_permission_of_the_proxy_gives_access() -> None:
     server = served(Remote(), permission="shop.use_r")
     assert (await PipelineClient(server, principal=make_principal("shop.use_r")).call("r__add", a=1))[
         "structuredContent"
@@ -199,14 +199,14 @@ async def test_tools_and_prompts_can_be_left_out() -> None:
         await peer.call("r__slow")
 
 
-async def test_what_is_not_offered_is_not_asked_for() -> None:
+async def test_disabled_features_are_not_requested() -> None:
     peer = peer_of(Remote(), options={"features": ["tools"]})
     assert "r__add" in await peer.names()
     with pytest.raises(MethodNotFound):
         await peer.request("resources/read", {"uri": "thing://one"})
 
 
-async def test_a_remote_that_is_down_is_an_error_at_once_and_hides_nothing_else(clock: Clock) -> None:
+async def test_an_unreachable_remote_fails_at_once_and_hides_nothing_else(clock: Clock) -> None:
     remote = Remote(down=True)
     server = served(remote)
     server.tool(lambda: "here", name="mine")
@@ -219,7 +219,7 @@ async def test_a_remote_that_is_down_is_an_error_at_once_and_hides_nothing_else(
     assert (await peer.call("r__add", a=1))["structuredContent"] == {"total": 2}
 
 
-async def test_lists_that_are_known_stand_in_for_those_of_a_remote_that_went_down(clock: Clock) -> None:
+async def test_cached_lists_are_served_while_a_remote_is_down(clock: Clock) -> None:
     remote = Remote(era="handshake")
     peer = peer_of(remote, capabilities={})
     assert "r__add" in await peer.names()
@@ -234,7 +234,7 @@ async def test_lists_that_are_known_stand_in_for_those_of_a_remote_that_went_dow
     assert (await peer.call("r__add", a=1))["structuredContent"] == {"total": 2}
 
 
-async def test_after_a_while_a_remote_that_is_down_lists_nothing(clock: Clock) -> None:
+async def test_cached_lists_of_an_unreachable_remote_expire(clock: Clock) -> None:
     remote = Remote(era="handshake")
     peer = peer_of(remote, options={"stale_ttl": 600})
     assert "r__add" in await peer.names()
@@ -245,7 +245,7 @@ async def test_after_a_while_a_remote_that_is_down_lists_nothing(clock: Clock) -
     assert await peer.names() == []
 
 
-async def test_a_list_waits_no_longer_than_it_may_for_a_remote_and_only_once(clock: Clock) -> None:
+async def test_a_list_waits_once_for_a_remote_until_its_timeout(clock: Clock) -> None:
     remote = Remote(silent=True)
     server = served(remote, list_timeout=2)
     server.tool(lambda: "here", name="mine")
@@ -291,7 +291,7 @@ async def test_a_call_gives_up_on_a_remote_that_is_still_starting(clock: Clock) 
     assert await peer.names() == []
 
 
-async def test_a_remote_that_is_starting_holds_up_no_resource_of_another(clock: Clock) -> None:
+async def test_a_starting_remote_delays_no_resource_of_another(clock: Clock) -> None:
     slow, quick = Remote(silent=True), Remote()
     slow_proxy = Proxy(TargetSource("slow", slow, max_retries=0), permission="any", list_timeout=2)
     peer = PipelineClient(make_server(providers=[slow_proxy, proxy_of(quick)]))
@@ -301,7 +301,7 @@ async def test_a_remote_that_is_starting_holds_up_no_resource_of_another(clock: 
     assert (await running)["contents"][0]["text"] == "the first"
 
 
-async def test_policies_and_rates_hold_for_proxied_tools_by_their_names_here() -> None:
+async def test_policies_and_rates_apply_to_proxied_tools_by_their_prefixed_names() -> None:
     counted: list[str] = []
 
     class Counting(Policy):
@@ -322,14 +322,14 @@ async def test_policies_and_rates_hold_for_proxied_tools_by_their_names_here() -
     assert await peer.error("r__add", a=1) == "r__add was called too often; wait 5 seconds before the next call"
 
 
-def test_arguments_that_are_mirrored_into_headers_are_checked_here_like_those_of_other_tools() -> None:
+def test_arguments_mirrored_into_headers_are_checked_for_proxied_tools() -> None:
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
     tool = proxy_of(Remote())._components.build("tools", {"name": "t", "inputSchema": schema})
     assert tool.header_params == (HeaderParam(("region",), b"mcp-param-region"),)
     assert tool.wire["inputSchema"] == schema
 
 
-def test_schemas_of_a_remote_server_get_the_form_that_all_clients_take() -> None:
+def test_schemas_of_a_remote_are_converted_for_all_clients() -> None:
     values = {"type": "object", "properties": {"mail": {"type": "string", "format": "email"}, "all": {"type": "array"}}}
     entry = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": values}
     wire = proxy_of(Remote())._components.build("tools", entry).wire
@@ -347,7 +347,7 @@ async def test_a_server_with_a_proxy_can_be_mounted() -> None:
     assert "cannot be reached" not in str(await host.request("resources/read", {"uri": "thing://one"}))
 
 
-async def test_arguments_that_hosts_add_are_removed_in_a_mount() -> None:
+async def test_arguments_added_by_hosts_are_removed_in_a_mount() -> None:
     async def add(a: int) -> int:
         return a + 1
 
@@ -357,7 +357,7 @@ async def test_arguments_that_hosts_add_are_removed_in_a_mount() -> None:
     assert (await host.call("m__add", a=1, toolCallId="call_1"))["structuredContent"] == {"result": 2}
 
 
-async def test_a_tool_of_a_remote_can_be_offered_to_a_model_in_a_sample() -> None:
+async def test_a_tool_of_a_remote_can_be_offered_in_sampling() -> None:
     server = served(Remote())
 
     @server.tool

@@ -1,4 +1,4 @@
-"""Remotes in processes of their own, by setting: they are killed and started again, and what is asked comes through."""
+"""Remotes of the setting in processes of their own: they are killed and restarted, and questions are forwarded."""
 
 import asyncio
 import os
@@ -51,10 +51,10 @@ def listening(port: int) -> Iterator["subprocess.Popen[bytes]"]:
             process.kill()
 
 
-async def test_a_program_that_is_killed_is_started_again() -> None:
+async def test_a_killed_program_is_restarted() -> None:
     with proxied({"COMMAND": [sys.executable, PROGRAM], "BACKOFF": 0}, ASKS=[], LOGS=False):
         peer = PipelineClient(get_server())
-        first = await pid_of(peer)
+        first = await read_pid(peer)
         os.kill(first, signal.SIGKILL)
         told = await peer.call("far__pid")
         if told["isError"]:
@@ -64,17 +64,17 @@ async def test_a_program_that_is_killed_is_started_again() -> None:
         assert "far__greet" in await peer.names()
 
 
-async def test_a_program_that_ends_in_the_middle_of_a_call_with_a_session_of_its_own_is_started_again() -> None:
+async def test_a_program_that_exits_during_a_call_is_restarted() -> None:
     command = [sys.executable, "-I", "-S", TERSE]
     with proxied({"COMMAND": command, "BACKOFF": 0, "PROTOCOL_VERSION": HANDSHAKE}):
-        peer = PipelineClient(get_server())  # it can be asked, and so its calls have sessions of their own
+        peer = PipelineClient(get_server())  # it answers questions, so its calls have sessions of their own
         shared = await peer.text("far__pid")
         for _ in range(2):
             assert "cannot be reached now" in await peer.error("far__hang_up")
             assert await peer.text("far__pid") != shared
 
 
-async def test_a_server_that_is_killed_and_started_again_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_restarted_server_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_cache, "RETRY_DELAY_SECONDS", 0.0)
     port = take_port()
     url = f"http://127.0.0.1:{port}/mcp"
@@ -82,20 +82,20 @@ async def test_a_server_that_is_killed_and_started_again_is_used_again(monkeypat
         peer = PipelineClient(get_server(), capabilities={})
         assert "cannot be reached now" in await peer.error("far__pid")
         with listening(port):
-            first = await pid_of(peer)
+            first = await read_pid(peer)
             assert "far__pid" in await peer.names()
             assert "cannot be reached now" in await peer.error("far__hang_up")
         assert "cannot be reached now" in await peer.error("far__pid")
         with listening(port):
-            assert await pid_of(peer) != first
+            assert await read_pid(peer) != first
 
 
 def token_of(user: Any) -> str | None:
-    """The token of each user, who has one."""
+    """The tokens of the two users."""
     return None if user.pk == 3 else f"token-{user.pk}"
 
 
-async def test_users_with_credentials_of_their_own_never_get_each_other_s() -> None:
+async def test_users_never_get_the_credentials_of_each_other() -> None:
     port = take_port()
     auth = {"TYPE": "bearer", "PER": "user", "TOKEN_FUNCTION": f"{__name__}.token_of"}
     with listening(port), proxied({"URL": f"http://127.0.0.1:{port}/mcp", "AUTH": auth}):
@@ -161,7 +161,7 @@ async def test_a_server_of_this_package_asks_through_a_proxy_in_every_pair_of_er
                 )
 
 
-async def pid_of(peer: PipelineClient) -> int:
+async def read_pid(peer: PipelineClient) -> int:
     found = await peer.call("far__pid")
     assert not found["isError"], found
     return int(found["structuredContent"]["result"])

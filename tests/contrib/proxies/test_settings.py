@@ -1,4 +1,4 @@
-"""`PROXIES` in the setting: what is understood, what is refused, and what comes of it."""
+"""`PROXIES` in the setting: valid and invalid options, and the proxies that are made."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def setting(proxies: Any, **more: Any) -> dict[str, Any]:
     return {"AUTH": "none", "CLIENTS": CLIENTS, "SERVERS": {"default": {"PROXIES": proxies}}, **more}
 
 
-def complaint(proxies: Any) -> str:
+def read_error(proxies: Any) -> str:
     with override_settings(MCP=setting(proxies)), pytest.raises(ImproperlyConfigured) as caught:
         conf.get_settings()
     return str(caught.value)
@@ -35,7 +35,7 @@ def proxies_of(proxies: Any) -> dict[str, Proxy]:
         return {provider.name: provider for provider in get_server().providers if isinstance(provider, Proxy)}
 
 
-def test_a_list_of_aliases_is_enough_and_closed() -> None:
+def test_a_list_of_aliases_denies_everyone_by_default() -> None:
     proxies = proxies_of(["weather", "github"])
     assert [proxy.naming.prefix for proxy in proxies.values()] == ["weather", "github"]
     assert proxies["weather"].options.effective_permission is deny_everyone
@@ -63,7 +63,7 @@ def test_the_setting_and_the_proxy_have_the_same_options_and_defaults() -> None:
     assert ProxyOptions(**ProxySettings().options()) == ProxyOptions()
 
 
-def test_what_cannot_be_used_is_refused_by_name(subtests: pytest.Subtests) -> None:
+def test_invalid_options_are_refused_by_name(subtests: pytest.Subtests) -> None:
     for proxies, said in [
         ({"wether": {}}, 'names no entry of MCP["CLIENTS"]'),
         ({"weather": {"PREFIX": "a__b"}}, '["PREFIX"] must have letters'),
@@ -74,7 +74,7 @@ def test_what_cannot_be_used_is_refused_by_name(subtests: pytest.Subtests) -> No
         ("weather", "must be a dict"),
     ]:
         with subtests.test(proxies=proxies, said=said):
-            assert said in complaint(proxies)
+            assert said in read_error(proxies)
 
 
 def test_an_unknown_option_is_reported() -> None:
@@ -83,14 +83,14 @@ def test_an_unknown_option_is_reported() -> None:
     assert (problem.unknown, problem.suggestion) == (True, "PERMISSION")
 
 
-def test_a_function_that_is_not_there_is_refused_with_the_place() -> None:
+def test_a_missing_function_is_refused_with_its_path() -> None:
     proxies = {"weather": {"CREDENTIALS": "tests.nowhere.headers"}}
     told = pytest.raises(ImproperlyConfigured, match=r'PROXIES"\]\["weather"\]')
     with override_settings(MCP=setting(proxies)), told:
         get_server()
 
 
-def test_what_is_no_source_is_refused() -> None:
+def test_an_invalid_source_is_refused() -> None:
     with pytest.raises(TypeError, match="an alias"):
         Proxy(7)
     with pytest.raises(TypeError, match="unexpected"):
@@ -99,7 +99,7 @@ def test_what_is_no_source_is_refused() -> None:
         Proxy("weather", prefix="a b")
 
 
-def test_the_page_says_what_there_is() -> None:
+def test_the_page_documents_every_option() -> None:
     text = Path(PAGE).read_text(encoding="utf-8")
     described = {name.upper() for name in ProxySettings.__slots__}
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
@@ -126,13 +126,13 @@ def test_the_examples_of_the_page_work() -> None:
     assert said["headers"](Caller()) == {"X-Api-Key": "k"}
 
 
-def test_a_text_is_no_list_of_its_letters(subtests: pytest.Subtests) -> None:
+def test_a_string_in_place_of_a_list_is_refused(subtests: pytest.Subtests) -> None:
     for name in ["scopes", "allow", "deny", "features", "client_features"]:
         with subtests.test(name=name), pytest.raises(DeclarationError, match=rf"write {name}=\['get_\*'\]"):
             Proxy("weather", **{name: "get_*"})
 
 
-def test_what_cannot_be_offered_or_asked_is_refused(subtests: pytest.Subtests) -> None:
+def test_unknown_features_are_refused(subtests: pytest.Subtests) -> None:
     for name in ["features", "client_features"]:
         with subtests.test(name=name), pytest.raises(DeclarationError, match=f"{name} contains 'tool'; use values of"):
             Proxy("weather", **{name: ["tool"]})

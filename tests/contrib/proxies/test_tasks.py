@@ -1,4 +1,4 @@
-"""Remotes that answer a call with a task: the proxy follows it, and answers as if the call had lasted."""
+"""Remotes that answer a call with a task: the proxy polls it, and returns its result."""
 
 import asyncio
 from typing import Any
@@ -42,7 +42,7 @@ def peer_of(server: TaskServer, **peer: Any) -> PipelineClient:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("upstream", UPSTREAM)
 @pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}])
-async def test_a_task_is_followed_for_the_caller(
+async def test_a_task_of_the_remote_is_polled_for_the_caller(
     version: str, upstream: str, capabilities: dict[str, Any], clock: Clock
 ) -> None:
     server = TaskServer(upstream, WORKING, {"statusMessage": "half"}, COMPLETED)
@@ -111,7 +111,7 @@ async def test_a_question_for_a_caller_that_cannot_be_asked_ends_the_task(clock:
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "message"),
     [
         ({"status": "cancelled"}, "cancelled the call"),
         (RemoteError(-32602, "Unknown task t1"), "has lost the call"),
@@ -121,10 +121,10 @@ async def test_a_question_for_a_caller_that_cannot_be_asked_ends_the_task(clock:
         ({"taskId": "t2"}, "sent an invalid response"),
     ],
 )
-async def test_the_end_of_a_task_is_told_without_details(state: Any, said: str, clock: Clock) -> None:
+async def test_the_error_of_a_failed_task_has_no_details(state: Any, message: str, clock: Clock) -> None:
     server = TaskServer("stateless", state)
     text = await clock.advance_while(peer_of(server, capabilities={}).error("r__survey"))
-    assert said in text
+    assert message in text
     assert "secret" not in text
     assert "t1" not in text
 
@@ -154,7 +154,7 @@ class Observer(Extension):
         ("handshake", "forbidden", False),
     ],
 )
-async def test_calls_of_remote_tools_with_tasks_may_become_tasks_here(
+async def test_calls_of_remote_tools_with_tasks_may_become_local_tasks(
     upstream: str, support: str, may_become_task: bool, clock: Clock
 ) -> None:
     server, observer = TaskServer(upstream, COMPLETED, support=support), Observer()
@@ -164,7 +164,7 @@ async def test_calls_of_remote_tools_with_tasks_may_become_tasks_here(
     assert bool(observer.names) is may_become_task
 
 
-async def test_calls_of_a_remote_without_tasks_never_become_tasks(clock: Clock) -> None:
+async def test_calls_of_remote_tools_without_tasks_never_become_tasks(clock: Clock) -> None:
     server, observer = TaskServer("stateless", COMPLETED), Observer()
     server.script.capabilities = {"tools": {}}
     source = TargetSource("r", Tasks(server), protocol_version="stateless", max_retries=0)
