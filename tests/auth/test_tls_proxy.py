@@ -11,10 +11,10 @@ from django.core.asgi import get_asgi_application
 from mcp_django.asgi import mount
 from mcp_django.contrib.oauth import oauth2_provider_settings
 from tests.interaction import tokens
-from tests.interaction.fixtures import _the_test_s_connection_stays_open
+from tests.interaction.fixtures import _keep_test_connection_open
 from tests.interaction.wire import Exchange, Reply, http_scope
 
-__all__ = ["_the_test_s_connection_stays_open"]
+__all__ = ["_keep_test_connection_open"]
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls")]
 ORIGIN = "https://mcp.example"
 METADATA = "/.well-known/oauth-protected-resource/mcp"

@@ -1,8 +1,8 @@
-"""A client's own channel, and which of the messages on it belong to what the client sent.
+"""A client's own channel, and the relation of its messages to requests.
 
-A `Channel` sends and receives whole messages; how is for its subclasses. What comes back belongs to a request by its
-id, its progress token or its subscription; of the rest nobody can tell, and whoever looks next takes it, in the order
-in which all of it came. Every message is checked as it comes, and what nobody took by the end of the test fails it.
+A `Channel` sends and receives whole messages; its subclasses implement the transport. A received message belongs to a
+request by its id, its progress token or its subscription. The other messages go to the next reader, in the order of
+their arrival. Every message is checked on arrival, and a message that is not read by the end of the test fails it.
 """
 
 import asyncio
@@ -54,10 +54,10 @@ class Channel:
     """One channel. It opens when the first message is sent."""
 
     def __init__(self, revision: str) -> None:
-        """`revision` is whose words what belongs to no request is checked against."""
+        """Check messages that belong to no request against `revision`."""
         self.revision = revision
         self.stale = False
-        """Does the client open another one for what it says next?"""
+        """True if the client opens another channel for its next message."""
         self.over = False
         """Has the server ended it?"""
         self.failure: BaseException | None = None
@@ -65,7 +65,7 @@ class Channel:
         """The ids of the server's own pings. They are answered at once, unless `deaf`."""
         self.deaf = False
         self.check: Check | None = None
-        """What to check messages with, in place of their schema."""
+        """The check of messages, in place of their schema."""
         self._exchanges: list[ChannelExchange] = []
         self._inbox: deque[Incoming] = deque()
         self._changed = asyncio.Event()
@@ -74,7 +74,7 @@ class Channel:
         self._passed: set[str] = set()
         self.task = asyncio.ensure_future(self._run())
 
-    # What a transport does.
+    # Methods of the transport.
 
     async def open(self) -> None:
         """Open the channel, or raise `Refused`."""
@@ -99,7 +99,7 @@ class Channel:
     def read_on(self) -> None:
         raise NotImplementedError
 
-    # What clients do.
+    # Methods for clients.
 
     def send(self, body: bytes, exchange: "ChannelExchange | None" = None) -> None:
         """Send one message after all before it."""
@@ -108,7 +108,7 @@ class Channel:
         self._out.put_nowait((exchange, body))
 
     async def take(self, exchange: "ChannelExchange | None") -> Incoming | None:
-        """The next message that belongs to `exchange` or to nobody; None when the channel is over."""
+        """Return the next message of `exchange` or of no request; None when the channel is over."""
         while True:
             for incoming in self._inbox:
                 if incoming.owner is None or incoming.owner is exchange:
@@ -121,7 +121,7 @@ class Channel:
             await self._turn()
 
     def take_all(self, exchange: "ChannelExchange | None", *, common: bool) -> list[Incoming]:
-        """Everything that is there and belongs to `exchange` or, with `common`, to nobody."""
+        """Return the received messages of `exchange` and, with `common`, those of no request."""
         found, rest = list[Incoming](), deque[Incoming]()
         for incoming in self._inbox:
             is_found = incoming.owner is exchange or (common and incoming.owner is None)
@@ -130,9 +130,9 @@ class Channel:
         return found
 
     async def settle(self) -> None:
-        """Wait until the server has read all that was sent, and said what it says to it at once."""
+        """Wait until the server has read all messages, and has sent its immediate responses."""
         name = f"{BARRIER}{next(self._barriers)}"
-        # No method: it is refused at once, in every era, and seen by nobody as a call.
+        # Without a method it is refused at once, in every era, and is not observed as a call.
         self.send(json.dumps({"jsonrpc": "2.0", "id": name, "method": 0}).encode())
         while name not in self._passed and not self.over:
             if self.failure is not None:
@@ -147,13 +147,13 @@ class Channel:
             await self._turn()
 
     def left(self) -> list[Any]:
-        """What came for nobody, and nobody took."""
+        """Return the messages that belong to no request and that were not read."""
         return [incoming.message for incoming in self._inbox if incoming.owner is None and self.check is None]
 
-    def take_back(self, id: Any) -> None:
-        """The client takes the request with this id back, and waits for its answer no more."""
+    def cancel(self, id: Any) -> None:
+        """Cancel the request with this id, and expect no response."""
         for exchange in self._exchanges:
-            exchange.take_back(id)
+            exchange.cancel(id)
 
     async def hang_up(self) -> None:
         """End the channel as a client that is done with it does."""
@@ -161,7 +161,7 @@ class Channel:
             self.task.cancel()
         await asyncio.wait([self.task])
         error = None if self.task.cancelled() else self.task.exception()
-        if error is not None and not isinstance(error, Refused):  # which those were told who wanted to speak
+        if error is not None and not isinstance(error, Refused):  # `send` has raised it already
             raise error
 
     async def _turn(self) -> None:
@@ -225,14 +225,14 @@ class Channel:
 
     def _owner(self, message: dict[str, Any]) -> "ChannelExchange | None":
         if "method" in message:
-            return next((one for one in self._exchanges if one.is_told(message)), None)
+            return next((one for one in self._exchanges if one.concerns(message)), None)
         if "id" in message:
             waiting = [one for one in self._exchanges if one.waits_for(message["id"])]
             waiting = waiting or [one for one in self._exchanges if one.has_withdrawn(message["id"])]
             if len(waiting) > 1 and message.get("error", {}).get("code") == -32600:
                 return waiting[-1]  # of two calls with one id the second is refused, while the first goes on
             return next((one for one in waiting if len(waiting) == 1 or one.fits(message)), None)
-        # What answers no id answers what had none that could be read; then what wants no answer if all is well.
+        # A response without an id belongs to a request without a readable id; then to one without a normal response.
         nameless = [one for one in self._exchanges if one.nameless]
         unsettled = [one for one in self._exchanges if one.optional]
         missing = [one for one in self._exchanges if one.missing]
@@ -240,7 +240,7 @@ class Channel:
 
 
 def is_request(one: Any) -> bool:
-    """Is an answer to come? To what is no message at all, too."""
+    """Return True if a response is expected; an invalid message has one too."""
     if not isinstance(one, dict) or one.get("jsonrpc") != "2.0":
         return True
     if "method" in one:
@@ -254,10 +254,10 @@ def is_name(id: Any) -> bool:
 
 
 class ChannelExchange:
-    """Something sent on a channel, and what comes back for it."""
+    """A message sent on a channel, and the messages received for it."""
 
     def __init__(self, channel: Channel, revision: str, sent: Any, body: bytes) -> None:
-        """`sent` is what `body` says; None when it says nothing that can be read."""
+        """`sent` is the value of `body`; None if `body` is not JSON."""
         self._channel, self.revision, self.sent = channel, revision, sent
         requests = [one for one in parts(sent) if is_request(one)] or ([] if parts(sent) else [sent])
         named = [one["id"] for one in parts(sent) if isinstance(one, dict) and is_name(one.get("id"))]
@@ -289,8 +289,8 @@ class ChannelExchange:
             return False
         return True
 
-    def is_told(self, message: dict[str, Any]) -> bool:
-        """Is this notification about what was sent?"""
+    def concerns(self, message: dict[str, Any]) -> bool:
+        """Return True if this notification belongs to the sent request."""
         params, method = message.get("params") or {}, message["method"]
         if "id" in message:
             return False
@@ -298,7 +298,7 @@ class ChannelExchange:
             return any(same(id, params["_meta"][SUBSCRIPTION]) for id in self.ids)
         if method == "notifications/progress":
             return any(same(token, params["progressToken"]) for token in _tokens(self.sent))
-        # The server ends a subscription with the answer to it, and takes its request back then.
+        # The server ends a subscription with the response to it, and then cancels the request.
         return method == CANCELLED and any(same(id, params.get("requestId")) for id in self.ids)
 
     def answered(self, message: dict[str, Any]) -> int:
@@ -315,8 +315,8 @@ class ChannelExchange:
                     return answers
         return 0
 
-    def take_back(self, id: Any) -> None:
-        """It is asked for no more, if it was and there is no answer yet."""
+    def cancel(self, id: Any) -> None:
+        """Expect no response to this request, if there was none yet."""
         for at, one in enumerate(self._open):
             if same(one, id):
                 self._withdrawn.append(self._open.pop(at))
@@ -324,7 +324,7 @@ class ChannelExchange:
                 return
 
     async def speaks(self) -> bool:
-        """May there be more than the answer?"""
+        """Return True if notifications may come before the response."""
         return True
 
     async def message(self) -> dict[str, Any]:
@@ -334,7 +334,7 @@ class ChannelExchange:
         return self._note(incoming)
 
     async def reply(self) -> Reply:
-        """Everything, to the last answer. Where none is to come it is everything that came when later things did."""
+        """Read to the last response; without an expected one, all messages up to a later barrier."""
         while self.missing > 0 and (incoming := await self._channel.take(self)) is not None:
             self._note(incoming)
         if self.optional or self._withdrawn:
@@ -351,17 +351,17 @@ class ChannelExchange:
         return incoming.message
 
     def leave(self) -> None:
-        """The client takes back what it asked for: there is nothing else to leave."""
+        """Cancel the requests: a channel has no other way to leave one."""
         for id in list(self._open):
             self._channel.send(cancellation(id))
-            self._channel.take_back(id)
+            self._channel.cancel(id)
 
     async def end(self) -> None:
-        """Wait for the answer, or until the server knows that it is not wanted any more."""
+        """Wait for the response, or until the server has read the cancellation."""
         await self.reply()
 
     async def hang_up(self) -> None:
-        """The client leaves the whole channel; what it says next opens another."""
+        """Close the whole channel; the next message opens another."""
         self._channel.stale = True
         await self._channel.hang_up()
 
@@ -374,7 +374,7 @@ class ChannelExchange:
 
 
 class Listener:
-    """Hears what the server says of its own accord."""
+    """A reader of the messages that belong to no request."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

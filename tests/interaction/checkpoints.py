@@ -1,4 +1,4 @@
-"""What tests and handlers share: gates that tests open, and counts of what handlers did.
+"""Gates that tests open for handlers, and counts of the steps of handlers.
 
 Handlers wait at gates instead of sleeping, so that a test decides when they go on.
 """

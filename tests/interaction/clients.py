@@ -48,7 +48,7 @@ class Client:
         self.capabilities = dict(EVERYTHING if capabilities is None else capabilities)
         self.session: str | None = None
         self.hello: dict[str, Any] = {}
-        """What the server said of itself: InitializeResult or DiscoverResult."""
+        """The introduction of the server: InitializeResult or DiscoverResult."""
         self._ids = itertools.count(1)
         self._sent: list[dict[str, Any]] = []
         """The requests so far: their answers may come on other streams."""
@@ -100,7 +100,7 @@ class Client:
         }
 
     def headers(self, message: Any) -> dict[str, str]:
-        """What a well-behaved client sends along with `message`."""
+        """The headers that a correct client sends with `message`."""
         headers = {
             "host": "127.0.0.1:8000",
             "content-type": "application/json",
@@ -131,7 +131,7 @@ class Client:
         body: Iterable[bytes] | bytes | None = None,
         **http: Any,
     ) -> Exchange | ChannelExchange:
-        """Send `message`, or `body` as it is. `routing` says what HTTP's routing headers are to be; channels have none.
+        """Send `message`, or `body` as it is. `routing` replaces the routing headers of HTTP; channels have none.
 
         The rest is for HTTP alone: `method`, `headers` (one of None is left out), `extra` headers, which may repeat,
         `path`, and entries of the scope.
@@ -143,7 +143,7 @@ class Client:
             return self._request(message, chunks, **http)
         assert not any(http.values()), f"a channel has no {', '.join(http)}: this test is about HTTP, mark it"
         whole = b"".join(chunks)
-        return self._say(_read(whole) if message is None else message, whole)
+        return self._write(_read(whole) if message is None else message, whole)
 
     def _request(
         self,
@@ -163,10 +163,10 @@ class Client:
         target = http_scope(method, path or self.path(), pairs, **scope)
         return Exchange(self.transport.app, target, chunks, check)
 
-    def _say(self, message: Any, body: bytes) -> ChannelExchange:
+    def _write(self, message: Any, body: bytes) -> ChannelExchange:
         exchange = ChannelExchange(self.channel, self.revision, message, body)
         if isinstance(message, dict) and message.get("method") == CANCELLED:
-            self.channel.take_back((message.get("params") or {}).get("requestId"))
+            self.channel.cancel((message.get("params") or {}).get("requestId"))
         return exchange
 
     async def post(self, message: Any = None, **how: Any) -> Reply:
@@ -178,7 +178,7 @@ class Client:
         return self.send(method="GET", body=b"", headers={**headers, **how.pop("headers", {})}, **how)
 
     async def listen_to_server(self) -> Exchange | Listener:
-        """What the server says to the session of its own accord: on its own stream, or on the channel."""
+        """Read messages to the session that belong to no request: on its stream, or on the channel."""
         if not self.transport.http:
             return Listener(self.channel)
         exchange = self.listen()
@@ -230,7 +230,7 @@ class Client:
         return await self.request("tools/call", params, **how)
 
     async def converse(self, method: str, params: Mapping[str, Any], answer: Answer) -> Reply:
-        """A request whose questions are all answered by `answer`, in whatever way the era asks them."""
+        """Send a request, and answer all its questions with `answer`, in the form of the era."""
         if self.stateless:
             return await self._rounds(method, dict(params), answer)
         exchange = self.begin(method, params)
@@ -263,7 +263,7 @@ class Client:
 
 
 def _read(body: bytes) -> Any:
-    """What a body says; None if nobody can tell."""
+    """Parse a body; None if it is not JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -276,7 +276,7 @@ def accept(**content: Any) -> dict[str, Any]:
 
 
 def answers(script: Iterable[dict[str, Any]], asked: list[Any] | None = None) -> Answer:
-    """Answers questions in their order, one from `script` each, and notes what was asked."""
+    """Answer each question with the next entry of `script`, and record the question."""
     lines = iter(script)
 
     def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -24,12 +24,12 @@ from tests.interaction import (
 )
 from tests.interaction.channel_types import CHANNEL_TYPES
 from tests.interaction.clients import HANDSHAKE, REVISIONS, STATELESS, Client
-from tests.interaction.fixtures import _the_test_s_connection_stays_open, checkpoints, serve
+from tests.interaction.fixtures import _keep_test_connection_open, checkpoints, serve
 from tests.interaction.live_server import live_server
 from tests.interaction.transports import ChannelTransport, Transport
 
 __all__ = [
-    "_the_test_s_connection_stays_open",
+    "_keep_test_connection_open",
     "actors",
     "checkpoints",
     "faulty_handlers",

@@ -1,4 +1,4 @@
-"""Handlers that do what handlers should not: odd values, odd exceptions."""
+"""Handlers with unusual return values and exceptions."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from tests.interaction.handlers import completion, prompt, resource, tool
 
 
 class Unspeakable:
-    """No JSON says this."""
+    """A value without a JSON form."""
 
 
 def _cycle() -> list[Any]:
@@ -75,7 +75,7 @@ async def odd_log(kind: str, ctx: Context) -> str:
 
 @tool()
 async def cancel_itself() -> str:
-    """End with a cancellation that nobody asked for."""
+    """End with a cancellation of its own."""
     raise asyncio.CancelledError
 
 
@@ -151,7 +151,7 @@ async def odd_note(kind: str) -> Any:
 
 @prompt()
 async def odd_prompt(kind: str) -> Any:
-    """Something odd to say."""
+    """An unusual text."""
     return ODD[kind]
 
 

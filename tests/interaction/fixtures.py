@@ -12,13 +12,13 @@ from tests.interaction.checkpoints import CHECKPOINTS
 
 @pytest.fixture(autouse=True)
 def checkpoints() -> Any:
-    """What handlers of this test do, counted from zero."""
+    """Count the steps of the handlers of this test."""
     CHECKPOINTS.reset()
     return CHECKPOINTS
 
 
 @pytest.fixture(autouse=True)
-def _the_test_s_connection_stays_open() -> Iterator[None]:
+def _keep_test_connection_open() -> Iterator[None]:
     """As in Django's test client: a request must not close the connection whose transaction the test runs in."""
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)

@@ -1,4 +1,4 @@
-"""Handlers of the interaction tests, each written once for clients of all revisions: they tell, fail, wait and list."""
+"""Handlers of the interaction tests, each written once for clients of all revisions."""
 
 import functools
 import logging
@@ -24,11 +24,11 @@ from mcp_django.protocol.content import (
 from mcp_django.protocol.types import Icon, ToolAnnotations
 from tests.interaction.checkpoints import CHECKPOINTS
 
-HERE = "interaction"
-tool = functools.partial(mcp_django.tool, server=HERE)
-resource = functools.partial(mcp_django.resource, server=HERE)
-prompt = functools.partial(mcp_django.prompt, server=HERE)
-completion = functools.partial(mcp_django.completion, server=HERE)
+SERVER = "interaction"
+tool = functools.partial(mcp_django.tool, server=SERVER)
+resource = functools.partial(mcp_django.resource, server=SERVER)
+prompt = functools.partial(mcp_django.prompt, server=SERVER)
+completion = functools.partial(mcp_django.completion, server=SERVER)
 
 ICON = Icon("https://example.com/icon.png", mime_type="image/png", sizes=["48x48"], theme="light")
 NOTED = Annotations(audience=["user"], priority=0.5, last_modified="2026-01-02T03:04:05Z")
@@ -59,7 +59,7 @@ async def nothing() -> None:
 
 
 class Summary(TypedDict):
-    """What `rich` says in figures."""
+    """The structured content of `rich`."""
 
     count: int
     ratio: float
@@ -163,7 +163,7 @@ async def wait() -> str:
 
 @tool()
 async def speak_then_wait(ctx: Context) -> str:
-    """Say something, then wait at a gate."""
+    """Log a message, then wait at a gate."""
     await ctx.report_progress(1)
     await CHECKPOINTS.wait_at("wait")
     return "waited"
@@ -190,7 +190,7 @@ async def buggy() -> str:
 
 @tool()
 async def whoami(ctx: Context) -> dict[str, Any]:
-    """Say what a handler sees."""
+    """Return the attributes of the context."""
     return {
         "user": None if ctx.user is None else ctx.user.username,
         "principal": ctx.principal.key,
@@ -284,7 +284,7 @@ async def complete_author(value: str) -> list[str]:
 
 @prompt(title="A welcome", icons=[ICON], tags=["demo"], meta={"example.com/tone": "warm"})
 async def welcome(name: str, tone: str = "warm") -> str:
-    """Welcome somebody.
+    """Welcome a guest.
 
     Args:
         name: Whom.
@@ -307,7 +307,7 @@ async def scripted() -> list[PromptMessage]:
 
 @completion("welcome", "tone")
 async def complete_tone(value: str, ctx: Context, arguments: dict[str, str]) -> list[str]:
-    """Tones, which depend on who is welcomed."""
+    """Tones, which depend on the guest."""
     if arguments.get("name") == "enemy":
         return ["cold"]
     return [tone for tone in ("warm", "wild", "weary") if tone.startswith(value)]
@@ -321,7 +321,7 @@ async def complete_name(value: str) -> list[str]:
 
 @tool(permission="auth.view_user")
 async def guarded() -> str:
-    """A tool for those who may see users."""
+    """A tool with the permission to view users."""
     return "users"
 
 
@@ -333,13 +333,13 @@ async def scoped(region: Annotated[str | None, _mirrored("Region")] = None) -> s
 
 @resource("note://guarded", name="guarded", permission="auth.view_user")
 async def guarded_note() -> str:
-    """A note for those who may see users."""
+    """A note with the permission to view users."""
     return "users"
 
 
 @prompt(permission="auth.view_user")
 async def guarded_prompt(name: str) -> str:
-    """A prompt for those who may see users."""
+    """A prompt with the permission to view users."""
     return name
 
 

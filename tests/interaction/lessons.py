@@ -12,7 +12,7 @@ from mcp_django.contrib.proxies import Proxy
 from mcp_django.contrib.proxies.connections.targets import TargetSource
 from mcp_django.contrib.skills import Skills
 
-HERE = "lessons"
+SERVER = "lessons"
 FOLDER = Path(__file__).parents[1] / "conformance" / "skills"
 
 open_skills = Skills(FOLDER, prefix="open")
@@ -28,6 +28,6 @@ def create_proxy() -> Proxy:
         await mount(get_asgi_application())(scope, receive, send)
 
     headers = {"Authorization": "Bearer root"}
-    target = StreamableHTTP(f"http://127.0.0.1/mcp/{HERE}", headers=headers, transport=httpx2.ASGITransport(serve))
+    target = StreamableHTTP(f"http://127.0.0.1/mcp/{SERVER}", headers=headers, transport=httpx2.ASGITransport(serve))
     source = TargetSource("r", target, protocol_version="stateless", max_retries=0)
     return Proxy(source, permission="any", uri_prefix="r")

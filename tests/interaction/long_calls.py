@@ -1,4 +1,4 @@
-"""Handlers whose calls outlast their connections. Each says what the test lets it say, and when."""
+"""Handlers whose calls outlast their connections. Tests decide when they send messages."""
 
 import functools
 
@@ -11,7 +11,7 @@ tool = functools.partial(mcp_django.tool, server="interaction")
 
 @tool()
 async def count(to: int, ctx: Context) -> str:
-    """Say the numbers from 1 on, each when its gate is open."""
+    """Log the numbers from 1 on, each when its gate is open."""
     for number in range(1, to + 1):
         await CHECKPOINTS.gate(f"say {number}").wait()
         await ctx.warning(number)
@@ -23,7 +23,7 @@ async def count(to: int, ctx: Context) -> str:
 
 @tool()
 async def chatter_on(to: int, ctx: Context) -> str:
-    """Say the numbers from 1 on as fast as it can, after the first one waits."""
+    """Log the numbers from 1 on without a pause, after a wait at a gate."""
     await ctx.warning(1)
     await CHECKPOINTS.wait_at("chatter")
     for number in range(2, to + 1):
@@ -51,8 +51,8 @@ def poll_in_a_thread(ctx: Context) -> str:
 
 
 @tool()
-async def ask_when_told(ctx: Context) -> str:
-    """Say a word, wait at a gate, then ask."""
+async def ask_after_gate(ctx: Context) -> str:
+    """Log a word, wait at a gate, then ask."""
     await ctx.warning("before")
     await CHECKPOINTS.wait_at("ask")
     answer = await ctx.elicit("Your name?", str)

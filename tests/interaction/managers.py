@@ -103,14 +103,14 @@ def surroundings_after_a_question_in_a_thread(ctx: Context) -> list[str]:
 
 @tool()
 async def surroundings_of_a_job(ctx: Context) -> str:
-    """Note who acts in background work."""
+    """Record the actors of background work."""
     ctx.background(lambda: CHECKPOINTS.note(f"job of {[*get_all(), get_thread_actor()]}"))
     return "later"
 
 
 @tool(task=TaskOptions(grace=0))
 async def surroundings_of_a_task(thread: Annotated[str, Depends(get_thread_actor)]) -> str:
-    """Note who acts in a task."""
+    """Record the actors of a task."""
     CHECKPOINTS.note(f"task of {[*get_all(), thread]}")
     return "done"
 

@@ -13,14 +13,14 @@ from mcp_django.contrib.apps import app
 from mcp_django.contrib.proxies import Proxy
 from mcp_django.contrib.proxies.connections.targets import TargetSource
 
-HERE = "panels"
+SERVER = "panels"
 SCOPE = "panels:write"
-tool = functools.partial(mcp_django.tool, server=HERE)
+tool = functools.partial(mcp_django.tool, server=SERVER)
 
 app(
     "panel",
     template="testapp/panel.html",
-    server=HERE,
+    server=SERVER,
     title="Panel",
     csp={"connect_domains": ["https://api.example.com"]},
     prefers_border=True,
@@ -59,5 +59,5 @@ def create_proxy() -> Proxy:
         await mount(get_asgi_application())(scope, receive, send)
 
     headers = {"Authorization": "Bearer root"}
-    target = StreamableHTTP(f"http://127.0.0.1/mcp/{HERE}", headers=headers, transport=httpx2.ASGITransport(serve))
+    target = StreamableHTTP(f"http://127.0.0.1/mcp/{SERVER}", headers=headers, transport=httpx2.ASGITransport(serve))
     return Proxy(TargetSource("r", target, protocol_version="stateless", max_retries=0), permission="any")

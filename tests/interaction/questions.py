@@ -21,12 +21,12 @@ class Trip(BaseModel):
     nights: Annotated[int, Field(ge=1, le=30)]
 
 
-class Stay(forms.Form):
+class Booking(forms.Form):
     """A Django form, with a rule of its own."""
 
     guest = forms.CharField(label="Name of the guest", max_length=20)
     nights = forms.IntegerField(min_value=1, max_value=30, initial=2)
-    board = forms.ChoiceField(choices=[("half", "Half board"), ("full", "Full board")], initial="half")
+    meals = forms.ChoiceField(label="Board", choices=[("half", "Half board"), ("full", "Full board")], initial="half")
 
     def clean_guest(self) -> str:
         return str(self.cleaned_data["guest"]).title()
@@ -47,16 +47,16 @@ class Packing(forms.Form):
 
 
 @tool()
-async def ask_stay(ctx: Context) -> str:
+async def ask_booking(ctx: Context) -> str:
     """Ask with a Django form."""
-    stay = await ctx.elicit("For how long?", Stay, key="stay")
-    return f"{stay.data['guest']} {stay.data['nights']} {stay.data['board']}" if stay else stay.action
+    stay = await ctx.elicit("For how long?", Booking, key="stay")
+    return f"{stay.data['guest']} {stay.data['nights']} {stay.data['meals']}" if stay else stay.action
 
 
 @tool()
-def ask_stay_from_a_thread(ctx: Context) -> str:
+def ask_booking_from_a_thread(ctx: Context) -> str:
     """Ask with a Django form from a plain function."""
-    stay = ctx.sync.elicit("For how long?", Stay(initial={"guest": "Ada"}))
+    stay = ctx.sync.elicit("For how long?", Booking(initial={"guest": "Ada"}))
     return f"{stay.data['guest']} {stay.data['nights']}"
 
 
@@ -68,7 +68,7 @@ async def ask_packing(ctx: Context) -> list[str]:
 
 @tool()
 async def add_book(ctx: Context) -> str:
-    """Ask with a ModelForm, save what it made, and ask again."""
+    """Ask with a ModelForm, save its object, and ask again."""
     answer = await ctx.elicit("Which book?", BookForm, key="book")
     if not answer:
         return "no book"
@@ -215,7 +215,7 @@ async def ask_the_time(ctx: Context) -> str:
 
 @tool()
 async def ask_a_pinned_time(ctx: Context) -> str:
-    """Pin what would change, then ask."""
+    """Pin a value that changes, then ask."""
     now = await ctx.run_once("now", time.perf_counter_ns)
     return str((await ctx.elicit(f"It is {now}. Go?", bool)).data)
 

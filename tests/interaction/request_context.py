@@ -1,4 +1,4 @@
-"""Handlers that say what they find around them: the request, the language, the time zone."""
+"""Handlers that return their request, language and time zone."""
 
 import functools
 from typing import Any
@@ -10,16 +10,16 @@ from django.utils.translation import gettext, gettext_lazy
 import mcp_django
 from mcp_django import Context, ToolError
 
-HERE = "places"
-tool = functools.partial(mcp_django.tool, server=HERE)
-resource = functools.partial(mcp_django.resource, server=HERE)
-prompt = functools.partial(mcp_django.prompt, server=HERE)
-completion = functools.partial(mcp_django.completion, server=HERE)
+SERVER = "places"
+tool = functools.partial(mcp_django.tool, server=SERVER)
+resource = functools.partial(mcp_django.resource, server=SERVER)
+prompt = functools.partial(mcp_django.prompt, server=SERVER)
+completion = functools.partial(mcp_django.completion, server=SERVER)
 
 
 @tool(name="request")
 async def request_(ctx: Context) -> dict[str, Any]:
-    """Say what the Django request says."""
+    """Return the content of the Django request."""
     request = ctx.request
     match = request.resolver_match
     return {
@@ -51,10 +51,10 @@ async def request_(ctx: Context) -> dict[str, Any]:
 
 @tool()
 async def whether_request_has(needle: str, ctx: Context) -> bool:
-    """Look through all that the request says."""
+    """Search the whole request for a text."""
     request = ctx.request
-    said = [dict(request.headers), request.META, getattr(request, "scope", None), dict(ctx.headers)]
-    return needle in repr(said)
+    texts = [dict(request.headers), request.META, getattr(request, "scope", None), dict(ctx.headers)]
+    return needle in repr(texts)
 
 
 def _around() -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _around() -> dict[str, Any]:
 
 @tool()
 async def around() -> dict[str, Any]:
-    """Say what is active."""
+    """Return the active language and time zone."""
     return _around()
 
 
@@ -85,7 +85,7 @@ def around_a_thread() -> dict[str, Any]:
 
 @tool()
 async def meddle() -> dict[str, Any]:
-    """Change what is active, and leave it so."""
+    """Activate another language and time zone, without a reset."""
     translation.activate("fr")
     timezone.activate("Asia/Tokyo")
     return _around()
@@ -107,7 +107,7 @@ async def fail_in_words() -> str:
 
 @tool()
 async def lazily(ctx: Context) -> Any:
-    """Tell and return lazy texts."""
+    """Send and return lazy texts."""
     await ctx.report_progress(1, message=gettext_lazy("Tuesday"))
     await ctx.info(gettext_lazy("Wednesday"))
     return gettext_lazy("Monday")
@@ -121,7 +121,7 @@ async def lazy_tool(ctx: Context) -> str:
 
 
 @resource("place://here", name="here", title=gettext_lazy("Monday"))
-async def here() -> str:
+async def read_place() -> str:
     """The day."""
     return gettext("Monday")
 
@@ -133,12 +133,12 @@ async def lazy_note() -> Any:
 
 
 @prompt(title=gettext_lazy("Monday"))
-async def say(day: str) -> Any:
+async def name_day(day: str) -> Any:
     """The day."""
     return gettext_lazy("Monday")
 
 
-@completion("say", "day")
+@completion("name_day", "day")
 async def complete_day(value: str) -> list[str]:
     """Days."""
     return [gettext("Monday")]

@@ -8,21 +8,21 @@ import mcp_django
 from mcp_django import Context
 from tests.interaction.checkpoints import CHECKPOINTS
 
-HERE = "restricted"
+SERVER = "restricted"
 WRITE, READ = "notes:write", "notes:read"
-tool = functools.partial(mcp_django.tool, server=HERE)
-resource = functools.partial(mcp_django.resource, server=HERE)
-prompt = functools.partial(mcp_django.prompt, server=HERE)
-completion = functools.partial(mcp_django.completion, server=HERE)
+tool = functools.partial(mcp_django.tool, server=SERVER)
+resource = functools.partial(mcp_django.resource, server=SERVER)
+prompt = functools.partial(mcp_django.prompt, server=SERVER)
+completion = functools.partial(mcp_django.completion, server=SERVER)
 
 
 def is_ann(principal: Any) -> bool:
-    """A permission that is a function, as projects write them for what Django has no permission for."""
+    """A permission that is a function, for a rule that is no permission of Django."""
     return bool(principal.user.username == "ann")
 
 
-async def is_ann_they_say(principal: Any) -> bool:
-    """The same, of a project that has to ask somebody."""
+async def is_ann_async(principal: Any) -> bool:
+    """The same as a coroutine function."""
     return is_ann(principal)
 
 
@@ -31,36 +31,36 @@ GUARDS: dict[str, dict[str, Any]] = {
     "users": {"permission": "auth.view_user"},
     "groups": {"permission": "auth.view_group"},
     "anns": {"permission": is_ann},
-    "asked": {"permission": is_ann_they_say},
+    "asked": {"permission": is_ann_async},
     "stepped": {"scopes": [WRITE, READ]},
     "users_stepped": {"permission": "auth.view_user", "scopes": [WRITE]},
 }
-"""What each thing that is called so takes. Of every kind of primitive there is one for each."""
+"""The options of the primitives of each name; there is one of every kind for each name."""
 
 
 def _declare(name: str, guard: dict[str, Any]) -> None:
     @tool(name=name, **guard)
     async def run(ctx: Context, times: int = 1) -> str:
-        """Say something on the way, and what it is called at the end."""
+        """Report progress, and return the name."""
         CHECKPOINTS.note(f"{name} ran")
         await ctx.report_progress(1)
         return name * times
 
     @resource(f"restricted://{name}", name=name, **guard)
     async def read() -> str:
-        """What it is called."""
+        """Return the name."""
         CHECKPOINTS.note(f"{name} ran")
         return name
 
     @resource(f"restricted://{name}/{{number}}", name=f"{name}_numbered", **guard)
     async def read_numbered(number: int) -> str:
-        """What it is called, and its number."""
+        """Return the name and the number."""
         CHECKPOINTS.note(f"{name} ran")
         return f"{name} {number}"
 
     @prompt(name=name, **guard)
-    async def say(word: str) -> str:
-        """What it is called."""
+    async def render(word: str) -> str:
+        """Return the name."""
         CHECKPOINTS.note(f"{name} ran")
         return f"{name} {word}"
 

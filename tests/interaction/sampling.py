@@ -12,7 +12,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @dataclass
 class Verdict:
-    """What the model thinks."""
+    """A verdict of the model."""
 
     good: bool
     why: str = ""
@@ -27,8 +27,8 @@ def count(word: str) -> dict[str, int]:
 @tool()
 async def sample_with_tools(ctx: Context) -> str:
     """Let the client's model use a function and a tool of the server's."""
-    said = await ctx.sample("How long is it?", tools=[count, "add"], tool_choice="auto", max_iterations=2)
-    return f"{said.text} after {len(said.messages)} messages"
+    reply = await ctx.sample("How long is it?", tools=[count, "add"], tool_choice="auto", max_iterations=2)
+    return f"{reply.text} after {len(reply.messages)} messages"
 
 
 @tool()

@@ -55,19 +55,19 @@ async def confirm(ctx: Context) -> str:
 
 @mcp_django.tool(server="unsessioned")
 async def whose(ctx: Context) -> list[str | None]:
-    """Say what is known of the client, log, and report progress."""
+    """Return the client info, log, and report progress."""
     await ctx.info("not for anybody")
     await ctx.report_progress(1)
     return [ctx.revision, None if ctx.session is None else "a session", ctx.client_info.get("name")]
 
 
 @mcp_django.tool(server="unsessioned")
-async def ask_somebody(ctx: Context) -> str:
-    """Ask somebody who cannot answer."""
+async def ask_user(ctx: Context) -> str:
+    """Ask a user that cannot answer."""
     return (await ctx.elicit("Sure?", None, key="sure")).action
 
 
 @mcp_django.tool(server="unsessioned")
-async def charge_somebody(ctx: Context) -> str:
+async def charge_per_request(ctx: Context) -> str:
     """Take money once for each request."""
     return str(await ctx.run_once("charge", lambda: CHECKPOINTS.note("charged"), durable=True))

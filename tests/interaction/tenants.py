@@ -11,7 +11,7 @@ from mcp_django.lowlevel import Handlers
 from mcp_django.providers import Provider
 
 TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
-HEARD: list[tuple[str, str, str | None]] = []
+CALLS: list[tuple[str, str, str | None]] = []
 """Methods, whose they were and in which language, as the middleware sees them."""
 
 
@@ -21,7 +21,7 @@ async def of_the_url(call: Any, call_next: Any) -> Any:
     if tenant == "closed":
         raise MCPError("This tenant is closed")
     TENANT.set(tenant)
-    HEARD.append((call.method, tenant, translation.get_language()))
+    CALLS.append((call.method, tenant, translation.get_language()))
     return await call_next(call)
 
 
@@ -39,7 +39,7 @@ async def current_async() -> str:
 async def tenant(
     ctx: Context, plain: Annotated[str, Depends(current)], awaited: Annotated[str, Depends(current_async)]
 ) -> list[Any]:
-    """Say whose call this is, and what the URL says."""
+    """Return the tenant of the call, and the arguments of the URL."""
     return [TENANT.get(), plain, awaited, ctx.url_kwargs["tenant"], ctx.url_kwargs["floor"]]
 
 
@@ -75,7 +75,7 @@ async def complete_name(value: str) -> list[str]:
 
 
 async def list_tools(ctx: Context) -> list[dict[str, Any]]:
-    """What this tenant has, which no other has."""
+    """List the tools of this tenant only."""
     return [{"name": f"room_{TENANT.get()}", "description": "A room.", "inputSchema": {"type": "object"}}]
 
 

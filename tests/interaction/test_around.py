@@ -148,7 +148,7 @@ def test_managers_surround_handlers_on_pool_threads(transport, connect, checkpoi
 
 
 @pytest.mark.django_db(transaction=True)
-def test_managers_of_one_call_do_not_reach_the_next_on_the_same_thread(transport, limits, revision):
+def test_managers_of_a_call_do_not_affect_the_next_call_on_the_same_thread(transport, limits, revision):
     limits(THREADS=1)
 
     async def run():

@@ -62,14 +62,14 @@ async def test_notifications_of_a_batch_get_no_answer(batching):
     assert set(responses(await (await batching()).post([note(), ping(1), note()]))) == {1}
 
 
-async def test_one_bad_element_does_not_spoil_the_others(batching):
+async def test_one_invalid_element_does_not_affect_the_others(batching):
     reply = await (await batching()).post([ping(1), {"jsonrpc": "2.0", "id": 2, "method": 7}, ping(3)])
     found = responses(reply)
     assert found[2]["error"]["code"] == -32600
     assert found[1]["result"] == found[3]["result"] == {}
 
 
-async def test_one_failing_request_does_not_spoil_the_others(batching):
+async def test_one_failing_request_does_not_affect_the_others(batching):
     unknown = {"jsonrpc": "2.0", "id": 2, "method": "nothing/like/this"}
     found = responses(await (await batching()).post([ping(1), unknown]))
     assert found[2]["error"]["code"] == -32601
@@ -88,13 +88,13 @@ async def test_an_empty_batch_is_an_invalid_request(batching):
     assert reply.refused(400, -32600)
 
 
-async def test_requests_and_answers_do_not_mix(batching):
+async def test_a_batch_of_requests_and_responses_is_refused(batching):
     reply = await (await batching()).post([ping(1), {"jsonrpc": "2.0", "id": "s1", "result": {}}])
     assert reply.refused(400, -32600)
 
 
 @contract
-async def test_what_the_requests_of_a_batch_say_reaches_the_client(batching):
+async def test_notifications_of_batched_requests_reach_the_client(batching):
     call = {"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": {"name": "chatter", "arguments": {}}}
     reply = await (await batching()).post([ping(1), call])
     flat = [m for one in reply.messages for m in (one if isinstance(one, list) else [one])]
@@ -106,18 +106,18 @@ async def test_what_the_requests_of_a_batch_say_reaches_the_client(batching):
     assert set(responses(reply)) == {1, "c"}
 
 
-async def test_other_revisions_take_one_message(transport, subtests):
+async def test_other_revisions_refuse_a_batch(transport, subtests):
     for version in ["2024-11-05", "2025-06-18", "2025-11-25"]:
         with subtests.test(version=version):
             client = await Client(transport, version).open()
             assert (await client.post([ping(1)])).refused(400, -32600)
 
 
-async def test_a_batch_without_a_session_wants_a_session(transport):
+async def test_a_batch_without_a_session_is_refused(transport):
     assert (await Client(transport, "2025-03-26").post([ping(1), note()])).status in (200, 400)
 
 
-async def test_a_huge_batch_is_no_crash(batching):
+async def test_a_huge_batch_is_refused_without_a_crash(batching):
     client = await batching()
     reply = await client.post([ping(number) for number in range(2000)])
     assert reply.refused(400, -32600)
@@ -147,7 +147,7 @@ async def test_every_call_of_a_batch_counts_as_in_flight(limits, batching, check
 
 
 @on_http
-async def test_a_batch_waits_until_each_of_its_calls_has_a_place(limits, batching, checkpoints):
+async def test_a_batch_waits_until_all_of_its_calls_may_run(limits, batching, checkpoints):
     limits(IN_FLIGHT=3)
     client = await batching()
     first = client.send(waits(1, 2))
@@ -159,7 +159,7 @@ async def test_a_batch_waits_until_each_of_its_calls_has_a_place(limits, batchin
     assert [set(responses(await batch.reply())) for batch in (first, second)] == [{"w1", "w2"}, {"w3", "w4"}]
 
 
-async def test_a_batch_with_more_calls_than_may_ever_run_at_once_is_refused_for_good(limits, batching):
+async def test_a_batch_larger_than_the_limit_of_calls_is_refused_without_retry(limits, batching):
     limits(IN_FLIGHT=3)
     client = await batching()
     reply = await client.post(waits(1, 2, 3, 4))
@@ -169,13 +169,13 @@ async def test_a_batch_with_more_calls_than_may_ever_run_at_once_is_refused_for_
 
 
 @pytest.mark.parametrize(("count", "fits"), [(4, True), (5, False)])
-async def test_a_batch_holds_as_many_messages_as_allowed(monkeypatch, batching, count, fits):
+async def test_the_number_of_messages_in_a_batch_is_limited(monkeypatch, batching, count, fits):
     monkeypatch.setattr("mcp_django.server.batch.MAX_BATCH_MESSAGES", 4)
     reply = await (await batching()).post([ping(number) for number in range(count)])
     assert len(responses(reply)) == 4 if fits else reply.refused(400, -32600)
 
 
-async def test_an_id_is_used_once_in_a_batch_and_not_while_it_is_in_flight(batching, checkpoints):
+async def test_a_repeated_or_running_id_in_a_batch_is_refused(batching, checkpoints):
     client = await batching()
     running = client.begin("tools/call", {"name": "wait"}, id="taken")
     await checkpoints.until("wait reached")
@@ -188,7 +188,7 @@ async def test_an_id_is_used_once_in_a_batch_and_not_while_it_is_in_flight(batch
 
 
 @contract
-async def test_a_call_of_a_batch_can_be_taken_back_alone(batching, checkpoints):
+async def test_one_call_of_a_batch_can_be_cancelled(batching, checkpoints):
     client = await batching()
     exchange = client.send(waits(1, 2))
     await checkpoints.until("wait reached", 2)
@@ -198,7 +198,7 @@ async def test_a_call_of_a_batch_can_be_taken_back_alone(batching, checkpoints):
     assert set(responses(await exchange.reply())) == {"w2"}
 
 
-async def test_a_batch_that_is_taken_back_whole_has_no_answer_and_makes_room(limits, batching, checkpoints):
+async def test_a_cancelled_batch_has_no_response_and_frees_its_places(limits, batching, checkpoints):
     limits(IN_FLIGHT=2)
     client = await batching()
     exchange = client.send(waits(1, 2))

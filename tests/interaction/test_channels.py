@@ -1,4 +1,4 @@
-"""What holds for clients with a channel of their own: eras by message, one session, and an end that ends everything."""
+"""Clients with a channel of their own: eras by message, one session, and an end that ends everything."""
 
 import asyncio
 
@@ -41,7 +41,7 @@ async def nothing_is_open():
 
 
 @pytest.mark.transports("websocket", "stdio")
-async def test_each_message_names_its_era(latest_legacy):
+async def test_each_message_on_a_channel_selects_its_era(latest_legacy):
     session = await latest_legacy()
     stateless = session.beside(STATELESS)
     for count in (1, 2):
@@ -63,7 +63,7 @@ async def test_calls_of_both_eras_run_side_by_side(latest_legacy, checkpoints):
 
 
 @pytest.mark.transports("websocket", "stdio")
-async def test_an_id_that_one_era_uses_is_taken_for_the_other(latest_legacy, checkpoints):
+async def test_an_id_in_use_in_one_era_is_refused_in_the_other(latest_legacy, checkpoints):
     session = await latest_legacy()
     stateless = session.beside(STATELESS)
     running = session.begin(CALL, WAIT, id=7)
@@ -74,7 +74,7 @@ async def test_an_id_that_one_era_uses_is_taken_for_the_other(latest_legacy, che
     assert text(await stateless.request(CALL, WAIT, id=7)) == "waited", "it is free again"
 
 
-async def test_a_request_is_taken_back_by_a_notification_in_both_eras(either, checkpoints):
+async def test_a_notification_cancels_a_request_in_both_eras(either, checkpoints):
     client = await either()
     exchange = client.begin(CALL, WAIT, id=5)
     await checkpoints.until("wait reached")
@@ -89,7 +89,7 @@ async def test_a_request_is_taken_back_by_a_notification_in_both_eras(either, ch
 
 
 @pytest.mark.transports("websocket", "stdio")
-async def test_a_stateless_request_is_taken_back_beside_a_session(latest_legacy, checkpoints):
+async def test_a_stateless_request_is_cancelled_beside_a_session(latest_legacy, checkpoints):
     session = await latest_legacy()
     exchange = session.beside(STATELESS).begin(CALL, WAIT, id=5)
     await checkpoints.until("wait reached")
@@ -98,7 +98,7 @@ async def test_a_stateless_request_is_taken_back_beside_a_session(latest_legacy,
     assert (await exchange.reply()).messages == []
 
 
-async def test_nobody_takes_back_what_another_channel_asked_for(either, checkpoints):
+async def test_a_channel_cannot_cancel_requests_of_another(either, checkpoints):
     client, other = await either(), await either()
     exchange = client.begin(CALL, WAIT, id=5)
     await checkpoints.until("wait reached")
@@ -107,7 +107,7 @@ async def test_nobody_takes_back_what_another_channel_asked_for(either, checkpoi
     assert text(await exchange.reply()) == "waited"
 
 
-async def test_a_question_is_taken_back_with_its_call(latest_legacy):
+async def test_cancelling_a_call_cancels_its_question(latest_legacy):
     client = await latest_legacy()
     exchange = client.begin(CALL, {"name": "ask_name"}, id=5)
     question = await exchange.message()
@@ -143,7 +143,7 @@ async def test_the_channel_ends_with_its_session(latest_legacy, checkpoints):
     assert (await other.request("ping")).served
 
 
-async def test_the_end_of_a_channel_ends_what_runs_on_it(either, checkpoints):
+async def test_the_end_of_a_channel_cancels_its_calls(either, checkpoints):
     client = await either()
     client.begin(CALL, WAIT)
     client.begin(CALL, {"name": "speak_then_wait"})
@@ -168,7 +168,7 @@ async def test_the_end_of_a_channel_ends_its_subscriptions(modern):
     await nothing_is_open()
 
 
-async def test_a_subscription_that_was_taken_back_tells_nothing_more(modern):
+async def test_a_cancelled_subscription_sends_no_notifications(modern):
     client = modern()
     one, other = (client.begin("subscriptions/listen", LISTEN) for _ in range(2))
     for exchange in (one, other):
@@ -181,7 +181,7 @@ async def test_a_subscription_that_was_taken_back_tells_nothing_more(modern):
     await other.hang_up()
 
 
-async def test_a_subscription_that_the_server_ends_is_answered_and_then_taken_back(modern):
+async def test_a_subscription_ended_by_the_server_is_answered_then_cancelled(modern):
     client = modern()
     exchange = client.begin("subscriptions/listen", LISTEN, id="last")
     await exchange.message()
@@ -193,7 +193,7 @@ async def test_a_subscription_that_the_server_ends_is_answered_and_then_taken_ba
     await over_with(client, 1001)
 
 
-async def test_what_all_sessions_are_told_is_told_on_their_channels(latest_legacy):
+async def test_notifications_for_all_sessions_are_sent_on_their_channels(latest_legacy):
     clients = [await latest_legacy() for _ in range(2)]
     listeners = [await client.listen_to_server() for client in clients]
     await change("broadcast", {"method": "notifications/acme/news", "params": {"n": 1}})
@@ -203,7 +203,7 @@ async def test_what_all_sessions_are_told_is_told_on_their_channels(latest_legac
         assert (await listener.message())["method"] == "notifications/tools/list_changed"
 
 
-async def test_what_concerns_one_session_is_told_on_its_channel_alone(latest_legacy):
+async def test_notifications_for_one_session_are_sent_on_its_channel_only(latest_legacy):
     client, other = await latest_legacy(), await latest_legacy()
     listener = await client.listen_to_server()
     for number in (1, 2):
@@ -215,7 +215,7 @@ async def test_what_concerns_one_session_is_told_on_its_channel_alone(latest_leg
     assert (await other.request("ping")).served
 
 
-async def test_without_a_session_nothing_is_told_that_was_not_asked_for(modern):
+async def test_a_channel_without_a_session_gets_only_requested_notifications(modern):
     client = modern()
     exchange = client.begin("subscriptions/listen", LISTEN)
     await exchange.message()
@@ -249,7 +249,7 @@ async def test_channels_count_as_streams(limits, latest_legacy, limit, status):
     await latest_legacy()
 
 
-async def test_a_client_that_reads_nothing_is_given_up(limits, clock, either, checkpoints):
+async def test_the_channel_of_a_client_that_reads_nothing_is_closed(limits, clock, either, checkpoints):
     limits(SEND_BUFFER=2, SEND_TIMEOUT=5, KEEP_ALIVE=2)
     client, other = await either(), await either()
     meta = {"io.modelcontextprotocol/logLevel": "debug"} if client.stateless else {}
@@ -263,7 +263,7 @@ async def test_a_client_that_reads_nothing_is_given_up(limits, clock, either, ch
     client.channel.take_all(exchange, common=True)
 
 
-async def test_a_client_that_goes_on_whatever_it_is_told_is_given_up(settings, either):
+async def test_the_channel_of_a_client_that_ignores_refusals_is_closed(settings, either):
     settings.MCP = {**settings.MCP, "RATES": {"PRINCIPAL": "3/h"}}
     client = await either(token="alice")
     while (await client.tool("add", {"a": 1, "b": 2})).served:
@@ -275,7 +275,7 @@ async def test_a_client_that_goes_on_whatever_it_is_told_is_given_up(settings, e
     await over_with(client, 1013)
 
 
-async def test_a_process_that_ends_lets_calls_come_to_their_end_and_takes_no_others(either, checkpoints):
+async def test_a_shutdown_lets_running_calls_finish_and_refuses_new_ones(either, checkpoints):
     client = await either()
     running = client.begin(CALL, WAIT)
     await checkpoints.until("wait reached")
@@ -289,7 +289,7 @@ async def test_a_process_that_ends_lets_calls_come_to_their_end_and_takes_no_oth
 
 
 @pytest.mark.transports("websocket", "stdio")
-async def test_a_credential_that_is_no_good_any_more_ends_the_channel(settings, either, monkeypatch, checkpoints):
+async def test_a_revoked_credential_ends_the_channel(settings, either, monkeypatch, checkpoints):
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
     known = ["alice", "bob"]
     monkeypatch.setattr("tests.interaction.verifiers.KNOWN", known)
@@ -304,7 +304,7 @@ async def test_a_credential_that_is_no_good_any_more_ends_the_channel(settings, 
 
 
 @pytest.mark.transports("websocket", "stdio")
-async def test_a_credential_that_is_good_for_less_ends_the_channel(settings, either, monkeypatch):
+async def test_a_credential_that_lost_a_scope_ends_the_channel(settings, either, monkeypatch):
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
     less, more = await either(token="writer"), await either(token="carol")
     monkeypatch.setitem(SCOPES, "writer", frozenset({"notes:read"}))
@@ -314,7 +314,7 @@ async def test_a_credential_that_is_good_for_less_ends_the_channel(settings, eit
     assert text(await more.tool("scoped")) == "written"
 
 
-async def test_while_credentials_cannot_be_verified_messages_are_put_off(settings, either, monkeypatch):
+async def test_messages_wait_while_credentials_cannot_be_verified(settings, either, monkeypatch):
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
     client = await either()
 
@@ -331,7 +331,7 @@ async def test_while_credentials_cannot_be_verified_messages_are_put_off(setting
 
 
 @pytest.mark.transports("sse")
-async def test_the_other_era_is_refused_by_its_versions(latest_legacy):
+async def test_a_disabled_era_is_refused_with_the_served_versions(latest_legacy):
     client = await latest_legacy()
     reply = await client.beside(STATELESS).request("tools/list")
     assert reply.error["code"] == -32022
@@ -340,7 +340,7 @@ async def test_the_other_era_is_refused_by_its_versions(latest_legacy):
 
 
 @pytest.mark.transports("sse")
-async def test_the_view_serves_what_the_asgi_transport_serves(transport, handshake, checkpoints):
+async def test_the_view_serves_the_same_as_the_asgi_transport(transport, handshake, checkpoints):
     view = ChannelTransport(CHANNEL_TYPES["sse"], get_asgi_application, prefix="/view")
     client = await Client(view, handshake).open()
     assert text(await client.tool("add", {"a": 1, "b": 2})) == "3"

@@ -42,7 +42,7 @@ async def test_null_for_meta_is_served_in_the_handshake_era(legacy):
     assert reply.served
 
 
-async def test_other_values_are_refused_as_before(either, subtests):
+async def test_other_values_of_a_tolerated_member_are_refused(either, subtests):
     client = await either()
     refused = [
         ("tools/list", {"cursor": False}),
@@ -57,7 +57,7 @@ async def test_other_values_are_refused_as_before(either, subtests):
     assert "unknown argument 'call_id'" in str((await client.tool("add", {"a": 1, "b": 2, "call_id": "x"})).message)
 
 
-def test_each_habit_belongs_to_a_known_method_and_has_a_source():
+def test_each_tolerated_habit_has_a_known_method_and_a_source():
     methods = frozenset().union(*(revision.methods for revision in REVISIONS.values()))
     assert set(NULL_MEMBERS) <= methods
     source = inspect.getsource(client_habits)

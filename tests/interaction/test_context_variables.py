@@ -78,7 +78,7 @@ async def test_variables_of_concurrent_calls_are_separate(limits, acting, checkp
 
 
 @pytest.mark.usefixtures("middleware")
-async def test_variables_set_by_a_handler_stay_in_its_call(acting):
+async def test_variables_set_by_a_handler_do_not_leave_its_call(acting):
     client = await acting("ann")
     await client.tool("change_actor")
     for name in HANDLERS:

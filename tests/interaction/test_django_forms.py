@@ -17,16 +17,16 @@ def text(reply):
 
 
 @contract
-async def test_a_django_form_is_asked_as_the_revision_writes_forms(connect, revision):
+async def test_a_django_form_is_elicited_in_the_form_of_the_revision(connect, revision):
     asked = []
 
     def answer(method, params):
         asked.append(params["requestedSchema"])
-        return accept(guest="ada", nights=3, board="full")
+        return accept(guest="ada", nights=3, meals="full")
 
-    assert text(await (await connect()).ask_tool("ask_stay", {}, answer)) == "Ada 3 full"
-    guest, nights, board = asked[0]["properties"].values()
-    assert asked[0]["required"] == ["guest", "nights", "board"]
+    assert text(await (await connect()).ask_tool("ask_booking", {}, answer)) == "Ada 3 full"
+    guest, nights, meals = asked[0]["properties"].values()
+    assert asked[0]["required"] == ["guest", "nights", "meals"]
     assert guest == {"type": "string", "title": "Name of the guest", "minLength": 1, "maxLength": 20}
     old = revision == "2025-06-18"
     assert nights == {
@@ -37,35 +37,35 @@ async def test_a_django_form_is_asked_as_the_revision_writes_forms(connect, revi
         **({} if old else {"default": 2}),
     }
     titled = [{"const": "half", "title": "Half board"}, {"const": "full", "title": "Full board"}]
-    assert board == (
+    assert meals == (
         {"type": "string", "title": "Board", "enum": ["half", "full"], "enumNames": ["Half board", "Full board"]}
         if old
         else {"type": "string", "title": "Board", "oneOf": titled, "default": "half"}
     )
 
 
-async def test_what_the_form_finds_wrong_is_told_when_it_is_asked_again(connect):
+async def test_errors_of_the_form_are_in_the_next_question(connect):
     asked = []
-    script = [accept(guest="x" * 30, nights=99, board="full"), accept(guest="ada", nights=1, board="half")]
-    assert text(await (await connect()).ask_tool("ask_stay", {}, answers(script, asked))) == "Ada 1 half"
+    script = [accept(guest="x" * 30, nights=99, meals="full"), accept(guest="ada", nights=1, meals="half")]
+    assert text(await (await connect()).ask_tool("ask_booking", {}, answers(script, asked))) == "Ada 1 half"
     message, *reasons = asked[1].splitlines()
     assert message == "For how long?"
     assert any(reason.startswith("Name of the guest: ") for reason in reasons)
     assert any(reason.startswith("Nights: ") for reason in reasons)
 
 
-async def test_declining_a_django_form_is_an_answer(connect, subtests):
+async def test_declining_a_django_form_is_not_an_error(connect, subtests):
     for action in ["decline", "cancel"]:
         with subtests.test(action=action):
-            assert text(await (await connect()).ask_tool("ask_stay", {}, answers([{"action": action}]))) == action
+            assert text(await (await connect()).ask_tool("ask_booking", {}, answers([{"action": action}]))) == action
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_django_form_is_asked_and_read_on_threads(transport, connect, subtests):
+def test_a_django_form_is_built_and_read_on_threads(transport, connect, subtests):
     """On a loop of its own, so that the call has a thread."""
 
     async def run():
-        for name in ["ask_stay_from_a_thread", "ask_stay"]:
+        for name in ["ask_booking_from_a_thread", "ask_booking"]:
             with subtests.test(name=name):
                 answer = answers([accept(nights=0), accept(guest="bob", nights=4)])
                 reply = await (await connect()).ask_tool(name, {}, answer)
@@ -74,7 +74,7 @@ def test_a_django_form_is_asked_and_read_on_threads(transport, connect, subtests
     transport.run(run())
 
 
-async def test_several_choices_of_a_django_form_need_a_revision_that_has_them(connect, revision):
+async def test_multiple_choices_of_a_form_need_a_revision_that_has_them(connect, revision):
     asked = []
     reply = await (await connect()).ask_tool("ask_packing", {}, answers([accept(items=["t", "b"])], asked))
     if revision == "2025-06-18":
@@ -85,13 +85,13 @@ async def test_several_choices_of_a_django_form_need_a_revision_that_has_them(co
         assert text(reply) == '["t","b"]'
 
 
-async def test_a_model_form_saves_what_was_answered_and_the_conversation_goes_on(connect):
+async def test_a_model_form_saves_the_answer_and_the_conversation_goes_on(connect):
     script = [accept(title="Emma", pages=474), accept(value=True)]
     assert text(await (await connect()).ask_tool("add_book", {}, answers(script))) == "Emma True True"
     assert [(book.title, book.pages) async for book in Book.objects.all()] == [("Emma", 474)]
 
 
-async def test_a_model_form_is_asked_again_for_what_must_be_unique(connect):
+async def test_a_model_form_is_asked_again_after_a_duplicate(connect):
     await Book.objects.acreate(title="Emma")
     asked = []
     script = [accept(title="Emma", pages=1), accept(title="Persuasion", pages=2), accept(value=False)]
@@ -106,7 +106,7 @@ async def test_a_resource_template_may_ask(connect, revision):
     assert reply.result["contents"][0]["text"] == "tea for Al"
 
 
-async def test_a_prompt_that_cannot_ask_says_so(connect, revision):
+async def test_a_prompt_without_elicitation_is_an_error(connect, revision):
     client = await connect(capabilities={})
     for method, params in (
         ("prompts/get", {"name": "asking_prompt"}),

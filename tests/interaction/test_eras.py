@@ -65,7 +65,7 @@ async def test_a_modern_meta_under_a_legacy_version_header_is_stateless_and_a_mi
             assert reply.verdict == (400, -32020)
 
 
-async def test_a_legacy_version_header_without_a_modern_meta_is_legacy_and_wants_a_session(post, subtests):
+async def test_a_legacy_version_header_without_a_modern_meta_is_legacy_and_needs_a_session(post, subtests):
     for version in HANDSHAKE[2:]:
         for stated in [False, True]:
             with subtests.test(version=version, stated=stated):
@@ -94,7 +94,7 @@ async def test_no_header_and_no_modern_meta_is_the_session_s_revision(transport,
     assert ("title" in next(t for t in reply.result["tools"] if t["name"] == "rich")) is (handshake >= "2025-06-18")
 
 
-async def test_no_header_and_no_session_is_legacy_and_wants_a_session(post):
+async def test_no_header_and_no_session_is_legacy_and_needs_a_session(post):
     reply = await post("tools/list", checked_as="2025-03-26")
     assert reply.status == 400
 
@@ -107,25 +107,25 @@ async def test_get_and_delete_under_a_modern_version_header_are_not_allowed(tran
             assert reply.status == 405
 
 
-async def test_the_method_name_is_no_signal(post):
+async def test_the_method_name_does_not_decide_the_era(post):
     reply = await post(
         "initialize", {**HELLO, "_meta": MODERN_META}, mcp_protocol_version=STATELESS, mcp_method="initialize"
     )
     assert reply.verdict == (404, -32601)
 
 
-async def test_the_method_header_is_no_signal(post):
+async def test_the_method_header_does_not_decide_the_era(post):
     reply = await post("initialize", HELLO, checked_as=HANDSHAKE[-1], mcp_method="initialize")
     assert reply.result["protocolVersion"] == HANDSHAKE[-1]
 
 
-async def test_a_session_header_is_no_signal(transport):
+async def test_a_session_header_does_not_decide_the_era(transport):
     legacy = await Client(transport, HANDSHAKE[-1]).open()
     reply = await Client(transport, STATELESS).request("tools/list", headers={"mcp-session-id": legacy.session})
     assert stateless(reply)
 
 
-async def test_a_meta_without_a_version_is_no_signal(transport, handshake):
+async def test_a_meta_without_a_version_does_not_decide_the_era(transport, handshake):
     client = await Client(transport, handshake).open()
     reply = await client.request("tools/list", {"_meta": {"progressToken": 1}})
     assert "resultType" not in reply.result

@@ -20,15 +20,15 @@ def proper(reply):
     bodies = reply.body.splitlines() if reply.status is None else [reply.body]
     if reply.is_stream:
         # The event that a stream opens with has no data.
-        said = [line[5:].strip() for line in reply.body.splitlines() if line.startswith(b"data:")]
-        bodies = [body for body in said if body]
+        lines = [line[5:].strip() for line in reply.body.splitlines() if line.startswith(b"data:")]
+        bodies = [body for body in lines if body]
     for body in bodies:
         json.loads(body, parse_constant=no_constants)
     assert "result" in reply.message or reply.error["code"] == -32603
 
 
 @contract
-async def test_an_odd_value_is_a_proper_answer(either, subtests):
+async def test_an_unusual_return_value_is_a_valid_response(either, subtests):
     for kind in ODD:
         for name in ["odd", "odd_structured"]:
             with subtests.test(kind=kind, name=name):
@@ -37,7 +37,7 @@ async def test_an_odd_value_is_a_proper_answer(either, subtests):
                 await still_served(client)
 
 
-async def test_a_value_that_json_cannot_say_is_a_bug_of_the_tool(either, subtests):
+async def test_a_value_without_json_form_is_an_internal_error(either, subtests):
     for kind in ["surrogate", "cycle", "deep", "object", "huge"]:
         for name in ["odd", "odd_structured"]:
             with subtests.test(kind=kind, name=name):
@@ -48,21 +48,21 @@ async def test_a_value_that_json_cannot_say_is_a_bug_of_the_tool(either, subtest
                 assert reply.result["content"][0]["text"].startswith("Internal error")
 
 
-async def test_a_number_that_json_cannot_say_is_a_bug_of_a_tool_that_promised_a_number(modern, subtests):
+async def test_a_number_without_json_form_is_an_internal_error_of_a_tool_of_numbers(modern, subtests):
     for kind in ["nan", "infinity"]:
         with subtests.test(kind=kind):
             reply = await modern().tool("odd_number", {"kind": kind})
             assert reply.result["isError"] is True
 
 
-async def test_a_value_other_than_promised_is_a_bug_of_the_tool(either):
+async def test_a_value_that_violates_the_output_schema_is_an_internal_error(either):
     reply = await (await either()).tool("liar")
     assert reply.result["isError"] is True
     assert reply.result["content"][0]["text"].startswith("Internal error")
     assert b"five" not in reply.body
 
 
-async def test_an_odd_log_message_is_a_proper_answer(latest_legacy, subtests):
+async def test_an_unusual_log_message_is_a_valid_message(latest_legacy, subtests):
     for kind in ["surrogate", "cycle", "object", "nan"]:
         with subtests.test(kind=kind):
             client = await latest_legacy()
@@ -71,7 +71,7 @@ async def test_an_odd_log_message_is_a_proper_answer(latest_legacy, subtests):
 
 
 @contract
-async def test_an_odd_exception_is_a_bug_of_the_tool(either, subtests):
+async def test_an_unusual_exception_is_an_internal_error(either, subtests):
     for name in [
         "cancel_itself",
         "wait_for_the_cancelled",
@@ -102,7 +102,7 @@ async def test_an_exit_ends_the_request_and_not_the_server(either):
     await still_served(client)
 
 
-async def test_odd_resources_and_prompts_are_proper_answers(either, subtests):
+async def test_unusual_resources_and_prompts_are_valid_responses(either, subtests):
     for kind in ["surrogate", "cycle", "object", "nan"]:
         with subtests.test(kind=kind):
             client = await either()

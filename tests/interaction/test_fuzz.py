@@ -105,7 +105,7 @@ def check(message):
 
 @contract
 @pytest.mark.revisions(STATELESS, "2025-11-25", "2025-03-26")
-async def test_spoiled_requests_are_answered_and_forgotten(transport, revision, subtests):
+async def test_mutated_requests_are_answered_and_leave_no_state(transport, revision, subtests):
     for seed in range(4):
         with subtests.test(seed=seed):
             chance = random.Random(f"{revision} {seed}")
@@ -124,7 +124,7 @@ async def test_spoiled_requests_are_answered_and_forgotten(transport, revision, 
                 body = json.dumps(message).encode()
                 body = spoil_bytes(body, chance) if chance.random() < 0.2 else body
                 if not transport.http:
-                    # What is no text cannot be sent in a text frame.
+                    # Invalid UTF-8 cannot be sent in a text frame.
                     client.channel.send(body.decode(errors="replace").encode())
                     await client.channel.settle()
                     continue
@@ -138,7 +138,7 @@ async def test_spoiled_requests_are_answered_and_forgotten(transport, revision, 
                 exchange = Exchange(transport.app, http_scope(verb, client.path(), pairs), [body], check)
                 status, sent = await exchange.started()
                 if sent.get("content-type", "").startswith("text/event-stream"):
-                    exchange.leave()  # it may ask, and nobody answers
+                    exchange.leave()  # it may ask, and gets no answer
                     await exchange.end()
                 else:
                     status = (await exchange.reply()).status

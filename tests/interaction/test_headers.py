@@ -54,7 +54,7 @@ async def test_the_name_header_of_a_read_is_the_uri(modern):
     assert reply.verdict == (400, -32020)
 
 
-async def test_other_methods_take_no_notice_of_a_name_header(modern):
+async def test_other_methods_ignore_a_name_header(modern):
     assert (await modern().request("tools/list", headers={"mcp-name": "whatever"})).status == 200
 
 
@@ -127,7 +127,7 @@ def mirrored(headers):
     return {f"mcp-param-{name}": value for name, value in headers.items()}
 
 
-async def test_a_parameter_header_that_says_what_the_body_says_is_accepted(modern, subtests):
+async def test_a_parameter_header_equal_to_the_body_is_accepted(modern, subtests):
     for arguments, headers in PARAMETERS:
         with subtests.test(arguments=arguments, headers=headers):
             reply = await modern().tool("routed", arguments, headers=mirrored(headers))
@@ -157,7 +157,7 @@ MISMATCHES = [
 ]
 
 
-async def test_a_parameter_header_that_says_something_else_is_a_mismatch(modern, subtests):
+async def test_a_parameter_header_that_differs_from_the_body_is_a_mismatch(modern, subtests):
     for arguments, headers in MISMATCHES:
         with subtests.test(arguments=arguments, headers=headers):
             reply = await modern().tool("routed", arguments, headers=mirrored(headers))
@@ -172,7 +172,7 @@ async def test_parameter_headers_of_another_tool_are_ignored(modern):
     assert allowed(await modern().tool("add", ADD, headers={"mcp-param-region": "north"}))
 
 
-async def test_parameter_headers_mean_nothing_in_the_handshake_era(legacy):
+async def test_parameter_headers_are_ignored_in_the_handshake_era(legacy):
     reply = await (await legacy()).tool("routed", {"region": "north"}, headers={"mcp-param-region": "south"})
     assert allowed(reply)
 

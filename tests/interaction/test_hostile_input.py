@@ -25,7 +25,7 @@ def numbered(pattern):
     return b",".join(pattern % number for number in range(MEGABYTE // (len(pattern) + 5)))
 
 
-async def test_json_that_is_dear_to_read_is_answered_soon(modern, subtests):
+async def test_json_that_is_expensive_to_parse_is_answered_fast(modern, subtests):
     for params in [
         repeated(b'"a":1'),
         numbered(b'"%d":1'),
@@ -50,7 +50,7 @@ async def test_json_that_is_dear_to_read_is_answered_soon(modern, subtests):
             assert (await client.tool("add", {"a": 1, "b": 2})).served
 
 
-async def test_what_is_long_is_not_repeated_in_the_refusal(either, subtests):
+async def test_a_long_value_is_not_repeated_in_the_refusal(either, subtests):
     for method, params in [
         ("tools/call", {"name": LONG}),
         ("tools/call", {"name": "add", "arguments": {LONG: 1}}),
@@ -74,7 +74,7 @@ async def test_what_is_long_is_not_repeated_in_the_refusal(either, subtests):
             assert len(reply.body) < 5000
 
 
-async def test_a_retry_that_brings_too_much_is_refused(modern, subtests):
+async def test_a_retry_with_oversized_responses_is_refused(modern, subtests):
     for surplus in [{"requestState": LONG}, {"inputResponses": {f"k{number}": {} for number in range(50_000)}}]:
         with subtests.test(surplus=surplus):
             reply = await modern().tool("ask_name", **surplus)
@@ -82,7 +82,7 @@ async def test_a_retry_that_brings_too_much_is_refused(modern, subtests):
             assert len(reply.body) < 1000
 
 
-async def test_the_version_that_a_client_wants_is_not_repeated_at_length(modern):
+async def test_a_long_requested_version_is_not_repeated(modern):
     client = modern(server="modern")
     hello = {**client.introduction(), "protocolVersion": LONG}
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
@@ -91,7 +91,7 @@ async def test_the_version_that_a_client_wants_is_not_repeated_at_length(modern)
     assert len(reply.body) < 1000
 
 
-async def test_a_progress_token_is_short(either, subtests):
+async def test_a_long_progress_token_is_refused(either, subtests):
     for length, fits in [(1024, True), (1025, False)]:
         with subtests.test(length=length, fits=fits):
             client = await either()
@@ -103,7 +103,7 @@ async def test_a_progress_token_is_short(either, subtests):
                 assert "1024" in reply.error["message"]
 
 
-async def test_a_uri_is_of_a_length_that_is_matched(either, subtests):
+async def test_a_uri_too_long_to_match_is_refused(either, subtests):
     for length, repeated in [(8192, True), (8193, False)]:
         with subtests.test(length=length, repeated=repeated):
             reply = await (await either()).request("resources/read", {"uri": "x://" + "u" * (length - 4)})
@@ -111,7 +111,7 @@ async def test_a_uri_is_of_a_length_that_is_matched(either, subtests):
             assert repeated or (reply.error["code"] == -32602 and "8192" in reply.error["message"])
 
 
-async def test_of_many_unknown_arguments_of_a_prompt_only_those_that_are_shown_are_worded(modern, monkeypatch):
+async def test_of_many_unknown_prompt_arguments_only_the_listed_ones_are_formatted(modern, monkeypatch):
     worded, unknown = [], messages.describe_unknown
     monkeypatch.setattr(messages, "describe_unknown", lambda name, *rest: worded.append(name) or unknown(name, *rest))
     arguments = {f"k{number}": "x" for number in range(1000)}
@@ -120,7 +120,7 @@ async def test_of_many_unknown_arguments_of_a_prompt_only_those_that_are_shown_a
     assert worded == ["k0", "k1", "k2", "k3", "k4"]
 
 
-async def test_countless_parameter_headers_are_looked_at_once(modern, subtests):
+async def test_many_parameter_headers_are_read_once(modern, subtests):
     for count in [100_000]:
         with subtests.test(count=count):
             surplus = [(f"mcp-param-{number}", "x") for number in range(count)]

@@ -1,4 +1,4 @@
-"""Questions in rounds: what the stateless era puts on the wire (basic/patterns/mrtr)."""
+"""Questions in rounds, in the stateless era (basic/patterns/mrtr)."""
 
 import pytest
 
@@ -41,14 +41,14 @@ async def test_a_round_ends_with_the_question_and_a_state(modern):
     assert META + "serverInfo" in result["_meta"]
 
 
-async def test_a_question_is_plain_json_when_nothing_was_said_before(modern):
+async def test_a_question_before_any_event_is_plain_json(modern):
     reply = await modern().tool("ask_name")
     assert (reply.served, reply.is_stream, len(reply.messages)) == (True, False, 1)
 
 
 async def test_a_round_may_end_on_a_stream(modern):
     reply = await modern().tool("progress_then_ask", meta={"progressToken": 1})
-    assert reply.is_told_in_full
+    assert reply.may_stream
     assert len(reply.notifications("notifications/progress")) == 1
     assert reply.result["resultType"] == "input_required"
 
@@ -101,7 +101,7 @@ async def test_an_omitted_answer_is_asked_for_again(modern, checkpoints):
     assert checkpoints.counts["booking"] == 1
 
 
-async def test_questions_asked_at_once_stand_in_one_round(modern):
+async def test_concurrent_questions_are_in_one_round(modern):
     result = (await modern().tool("ask_pair")).result
     assert set(result["inputRequests"]) == {"a", "b"}
 
@@ -126,21 +126,21 @@ async def test_a_tampered_state_is_refused(modern):
 async def test_a_state_with_any_part_of_it_changed_is_refused(modern):
     client = modern()
     state = (await client.tool("ask_name")).result["requestState"]
-    # Version, key, salt, nonce, what is sealed, and the tag at the end.
+    # Version, key, salt, nonce, ciphertext and tag.
     for place in (*range(0, len(state), 7), len(state) - 1):
         other = "A" if state[place] != "A" else "B"
         changed = state[:place] + other + state[place + 1 :]
         assert (await client.tool("ask_name", requestState=changed)).refused(*BAD_STATE)
 
 
-async def test_two_states_do_not_make_a_third(modern):
+async def test_parts_of_two_states_are_refused(modern):
     client = modern()
     one, two = [(await client.tool("ask_name")).result["requestState"] for _ in range(2)]
     for cut in (8, 30, 50, len(one) - 20):
         assert (await client.tool("ask_name", requestState=one[:cut] + two[cut:])).refused(*BAD_STATE)
 
 
-async def test_a_state_that_is_longer_than_any_of_ours_is_refused_unread(modern):
+async def test_an_overlong_state_is_refused_before_decryption(modern):
     reply = await modern().tool("ask_name", requestState="A" * (MAX_STATE_BYTES + 1))
     assert reply.refused(*BAD_STATE)
 
@@ -153,10 +153,10 @@ async def test_every_refusal_of_a_state_reads_the_same(clock, modern, limits):
     foreign = (await modern(token="bob").tool("ask_name")).result["requestState"]
     cursor = (await modern(server="pages").request("tools/list")).result["nextCursor"]
     wrong = [state + "x", other, foreign, cursor, "made up", "", 7, "A" * 100_000]
-    said = {(await client.tool("ask_name", requestState=one)).error["message"] for one in wrong}
+    errors = {(await client.tool("ask_name", requestState=one)).error["message"] for one in wrong}
     await clock.advance(61)
-    said.add((await client.tool("ask_name", requestState=state)).error["message"])
-    assert said == {"Invalid or expired state"}
+    errors.add((await client.tool("ask_name", requestState=state)).error["message"])
+    assert errors == {"Invalid or expired state"}
 
 
 @contract
@@ -172,7 +172,7 @@ async def test_a_state_belongs_to_its_server(modern):
 
 
 @pytest.mark.transports("asgi", "view", "websocket")
-async def test_a_state_belongs_to_what_the_url_captured(transport):
+async def test_a_state_belongs_to_the_arguments_of_its_url(transport):
     class Guest(Client):
         tenant = "acme"
 
@@ -261,7 +261,7 @@ async def test_too_many_answers_are_invalid_params(modern):
     assert (await modern().tool("ask_name", inputResponses=many)).refused(400, -32602)
 
 
-async def test_a_replayed_state_runs_once_again(modern, checkpoints):
+async def test_a_replayed_state_repeats_the_step(modern, checkpoints):
     """The limit of a sealed record: `run_once` guards against the ordinary retry, not against a replay."""
     client = modern()
     first = (await client.tool("ask_twice")).result
@@ -270,7 +270,7 @@ async def test_a_replayed_state_runs_once_again(modern, checkpoints):
     assert checkpoints.counts["booking"] == 2
 
 
-async def test_a_once_that_fails_is_not_kept(modern, checkpoints):
+async def test_a_failed_once_step_is_not_recorded(modern, checkpoints):
     client = modern()
     first = (await client.tool("once_failing")).result
     assert text(await ask(client, "once_failing", first, True)) == "No funds"
@@ -298,7 +298,7 @@ async def test_a_question_that_changes_every_time_comes_to_an_end(modern):
     assert rounds == 4
 
 
-async def test_what_is_pinned_stays_the_same(modern):
+async def test_a_pinned_value_does_not_change(modern):
     client = modern()
     first = (await client.tool("ask_a_pinned_time")).result
     assert text(await ask(client, "ask_a_pinned_time", first, True)) == "True"
@@ -320,7 +320,7 @@ async def test_a_swallowed_question_is_still_asked(modern, checkpoints):
     assert checkpoints.counts["swallowed"] == 1
 
 
-async def test_answers_on_a_list_are_no_business_of_a_list(modern):
+async def test_input_responses_on_a_list_request_are_ignored(modern):
     reply = await modern().request("tools/list", {"inputResponses": {"a": value(1)}, "requestState": "x"})
     assert reply.result["resultType"] == "complete"
 
@@ -332,7 +332,7 @@ async def test_any_of_several_workers_can_go_on(modern, restart):
     assert "inputRequests" in second
 
 
-async def test_legacy_clients_cannot_bring_answers_along(latest_legacy, checkpoints):
+async def test_legacy_clients_cannot_send_input_responses(latest_legacy, checkpoints):
     client = await latest_legacy()
     exchange = client.begin(
         "tools/call", {"name": "ask_name", "arguments": {}, "inputResponses": {"user_name": value("Al")}}

@@ -46,37 +46,37 @@ def modern(transport):
     return lambda headers=None: Client(transport, STATELESS, server="places", headers=headers)
 
 
-async def say(client, name, **how):
-    """What a tool finds around it."""
+async def call_tool(client, name, **how):
+    """Call a tool, and return its structured content."""
     return (await client.tool(name, **how)).result["structuredContent"]
 
 
 @pytest.mark.usefixtures("translated")
-async def test_handlers_speak_the_language_that_the_client_accepts(modern, subtests):
+async def test_handlers_run_in_the_language_that_the_client_accepts(modern, subtests):
     for name in AROUND:
         with subtests.test(name=name):
-            seen = await say(modern(GERMAN), name)
+            seen = await call_tool(modern(GERMAN), name)
             assert (seen["language"], seen["monday"], seen["decimal"]) == ("de", "Montag", ",")
-            seen = await say(modern({"accept-language": "xx, fr;q=0.9"}), name)
+            seen = await call_tool(modern({"accept-language": "xx, fr;q=0.9"}), name)
             assert (seen["language"], seen["monday"]) == ("fr", "lundi")
 
 
 @contract_with_headers
 @pytest.mark.usefixtures("translated")
-async def test_every_revision_and_method_speaks_it(speaker):
+async def test_every_revision_and_method_uses_the_accepted_language(speaker):
     client = await speaker(GERMAN)
     assert (await client.tool("around_a_thread")).result["content"][0]["text"].count("Montag") == 1
     read = await client.request("resources/read", {"uri": "place://here"})
     assert read.result["contents"][0]["text"] == "Montag"
-    said = await client.request("prompts/get", {"name": "say", "arguments": {"day": "1"}})
-    assert said.result["messages"][0]["content"]["text"] == "Montag"
-    about = {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "day", "value": ""}}
+    header = await client.request("prompts/get", {"name": "name_day", "arguments": {"day": "1"}})
+    assert header.result["messages"][0]["content"]["text"] == "Montag"
+    about = {"ref": {"type": "ref/prompt", "name": "name_day"}, "argument": {"name": "day", "value": ""}}
     completed = await client.request("completion/complete", about)
     assert completed.result["completion"]["values"] == ["Montag"]
 
 
 @pytest.mark.usefixtures("translated")
-async def test_lazy_texts_of_errors_and_questions_speak_it(modern):
+async def test_lazy_texts_of_errors_and_questions_are_translated(modern):
     failed = await modern(GERMAN).tool("fail_in_words")
     assert failed.result["content"][0]["text"] == "Montag"
     read = await modern(GERMAN).request("resources/read", {"uri": "place://lazily"})
@@ -86,7 +86,7 @@ async def test_lazy_texts_of_errors_and_questions_speak_it(modern):
 
 
 @pytest.mark.usefixtures("translated")
-async def test_lazy_texts_told_on_the_way_speak_it(modern):
+async def test_lazy_texts_of_notifications_are_translated(modern):
     meta = {"progressToken": 1, META + "logLevel": "info"}
     reply = await modern(GERMAN).tool("lazily", meta=meta)
     assert reply.notifications("notifications/progress")[0]["message"] == "Dienstag"
@@ -95,22 +95,22 @@ async def test_lazy_texts_told_on_the_way_speak_it(modern):
 
 
 @pytest.mark.usefixtures("translated")
-async def test_what_no_language_can_be_read_from_is_the_project_s_language(modern, subtests):
-    for said in [None, "", "xx", "*", "de;q=broken", "de" * 400, "\xff"]:
-        with subtests.test(said=said):
-            seen = await say(modern({"accept-language": said}), "around")
+async def test_an_unreadable_language_header_selects_the_language_of_the_project(modern, subtests):
+    for header in [None, "", "xx", "*", "de;q=broken", "de" * 400, "\xff"]:
+        with subtests.test(header=header):
+            seen = await call_tool(modern({"accept-language": header}), "around")
             assert (seen["language"], seen["monday"]) == ("en", "Monday")
 
 
 @pytest.mark.usefixtures("translated")
 async def test_a_long_header_is_read_as_far_as_django_reads_it(modern):
-    seen = await say(modern({"accept-language": "de," + "x" * 600}), "around")
+    seen = await call_tool(modern({"accept-language": "de," + "x" * 600}), "around")
     assert seen["language"] == "de"
 
 
-async def test_without_locale_middleware_the_project_s_language_is_spoken(settings, modern):
+async def test_without_locale_middleware_the_language_is_the_one_of_the_project(settings, modern):
     settings.MIDDLEWARE, settings.LANGUAGE_CODE = [], "fr"
-    seen = await say(modern(GERMAN), "around")
+    seen = await call_tool(modern(GERMAN), "around")
     assert (seen["language"], seen["monday"]) == ("fr", "lundi")
 
 
@@ -125,58 +125,60 @@ class URLs:
 
 @on_http
 @pytest.mark.usefixtures("translated")
-async def test_a_url_without_a_language_is_in_the_project_s_own(settings, modern):
+async def test_a_url_without_a_language_is_in_the_language_of_the_project(settings, modern):
     settings.ROOT_URLCONF = URLs
-    assert (await say(modern(GERMAN), "around"))["language"] == "en"
+    assert (await call_tool(modern(GERMAN), "around"))["language"] == "en"
 
 
 @pytest.mark.usefixtures("translated")
-async def test_the_view_speaks_the_language_of_its_url_or_cookie(settings):
+async def test_the_view_uses_the_language_of_its_url_or_cookie(settings):
     settings.ROOT_URLCONF = URLs
     client = Client(Transport(get_asgi_application, ""), STATELESS, server="places")
-    seen = await say(client, "around", path="/fr/pages/mcp/places", headers=GERMAN)
+    seen = await call_tool(client, "around", path="/fr/pages/mcp/places", headers=GERMAN)
     assert seen["monday"] == "lundi"
     settings.ROOT_URLCONF = "tests.interaction.urls"
     cookie = {"cookie": f"{settings.LANGUAGE_COOKIE_NAME}=fr", **GERMAN}
-    assert (await say(client, "around", path="/view/mcp/places", headers=cookie))["monday"] == "lundi"
+    assert (await call_tool(client, "around", path="/view/mcp/places", headers=cookie))["monday"] == "lundi"
 
 
 @pytest.mark.parametrize("name", AROUND)
 async def test_the_view_is_in_the_time_zone_that_middleware_activated(settings, name):
     settings.MIDDLEWARE = ["tests.interaction.middleware.in_samoa"]
     client = Client(Transport(get_asgi_application, "/view"), STATELESS, server="places")
-    assert (await say(client, name))["zone"] == "Pacific/Apia"
+    assert (await call_tool(client, name))["zone"] == "Pacific/Apia"
 
 
 async def test_the_asgi_transport_is_in_the_time_zone_of_the_project(settings):
     settings.MIDDLEWARE, settings.TIME_ZONE = ["tests.interaction.middleware.in_samoa"], "Europe/Vienna"
     client = Client(Transport(lambda: mount(get_asgi_application()), ""), STATELESS, server="places")
-    assert (await say(client, "around"))["zone"] == "Europe/Vienna"
+    assert (await call_tool(client, "around"))["zone"] == "Europe/Vienna"
 
 
 @contract_with_headers
 @pytest.mark.usefixtures("translated")
-async def test_a_call_leaves_nothing_behind(modern, subtests):
+async def test_a_call_does_not_change_the_language_of_the_next(modern, subtests):
     for meddler in MEDDLE:
         for name in AROUND:
             with subtests.test(meddler=meddler, name=name):
-                assert (await say(modern(), meddler))["monday"] == "lundi"
-                seen = await say(modern(), name)
+                assert (await call_tool(modern(), meddler))["monday"] == "lundi"
+                seen = await call_tool(modern(), name)
                 assert (seen["language"], seen["monday"], seen["zone"]) == ("en", "Monday", "UTC")
-                assert (await say(modern(GERMAN), name))["monday"] == "Montag"
-                assert (await say(modern(), name))["monday"] == "Monday"
+                assert (await call_tool(modern(GERMAN), name))["monday"] == "Montag"
+                assert (await call_tool(modern(), name))["monday"] == "Monday"
 
 
 @pytest.mark.usefixtures("translated")
-async def test_calls_at_once_do_not_hear_each_other(modern):
+async def test_concurrent_calls_have_separate_languages(modern):
     languages = {"de": "Montag", "fr": "lundi", "es": "lunes", "en": "Monday"}
     asked = [(name, language) for name in (*AROUND, *AROUND) for language in languages]
-    answers = await asyncio.gather(*(say(modern({"accept-language": language}), name) for name, language in asked))
+    answers = await asyncio.gather(
+        *(call_tool(modern({"accept-language": language}), name) for name, language in asked)
+    )
     assert [seen["monday"] for seen in answers] == [languages[language] for _, language in asked]
 
 
 @pytest.mark.usefixtures("translated")
-async def test_declarations_are_in_the_project_s_language_whoever_asks_first(speaker, monkeypatch):
+async def test_declarations_are_in_the_language_of_the_project_for_the_first_client(speaker, monkeypatch):
     with translation.override("fr"):
         client = await speaker(GERMAN)
     for method, field in (("tools/list", "tools"), ("resources/list", "resources"), ("prompts/list", "prompts")):
@@ -188,7 +190,7 @@ async def test_declarations_are_in_the_project_s_language_whoever_asks_first(spe
 
 
 @pytest.mark.usefixtures("translated")
-async def test_what_a_server_says_of_itself_is_in_the_project_s_language(transport, settings):
+async def test_server_info_is_in_the_language_of_the_project(transport, settings):
     for headers in (GERMAN, {}):
         client = Client(transport, STATELESS, server="places", headers=headers)
         assert (await client.request("server/discover")).result["instructions"] == "Ask where you are"
@@ -206,7 +208,7 @@ async def test_lazy_instructions_are_read_in_the_project_s_language(revision):
         assert (await client.post(message, headers=GERMAN)).result["instructions"] == "Monday"
 
 
-def test_what_is_declared_while_another_language_is_active_is_in_the_project_s(settings):
+def test_declaring_under_another_active_language_uses_the_one_of_the_project(settings):
     settings.LANGUAGE_CODE = "en"
     server, monday = Server("own"), translation.gettext_lazy("Monday")
     with translation.override("de"):
@@ -223,7 +225,7 @@ def test_what_is_declared_while_another_language_is_active_is_in_the_project_s(s
         assert by_hand.wire["title"] == "Monday"
 
 
-def test_the_choices_of_a_form_are_in_the_project_s_language_whoever_is_asked_first(settings):
+def test_choices_of_a_form_are_in_the_language_of_the_project_for_the_first_client(settings):
     settings.LANGUAGE_CODE = "en"
 
     class Day(TextChoices):
@@ -235,7 +237,7 @@ def test_the_choices_of_a_form_are_in_the_project_s_language_whoever_is_asked_fi
             assert choice["title"] == "Monday"
 
 
-def test_where_there_is_nothing_to_say_a_clean_context_will_do(settings):
+def test_without_middleware_a_clean_context_is_used(settings):
     settings.MIDDLEWARE = []
     assert not DjangoContext().is_needed
     settings.MIDDLEWARE, settings.USE_I18N = [LOCALE], False
@@ -248,7 +250,7 @@ def test_where_there_is_nothing_to_say_a_clean_context_will_do(settings):
     assert around.create_context(Headers([(b"accept-language", b"de")]), "") is not None
 
 
-def test_only_so_many_languages_are_remembered(settings):
+def test_the_number_of_cached_languages_is_limited(settings):
     settings.MIDDLEWARE = [LOCALE]
     around = DjangoContext()
     for number in range(1000):

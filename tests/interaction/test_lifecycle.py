@@ -58,7 +58,7 @@ async def test_capabilities_are_those_of_the_revision(connect, revision):
     assert set(capabilities) == expected
 
 
-async def test_what_is_not_declared_is_not_served(either):
+async def test_undeclared_methods_are_not_served(either):
     client = await either(server="pages")
     assert set(client.hello["capabilities"]) == {"tools", "resources", "logging"}
     for method in ("prompts/list", "prompts/get", "completion/complete"):

@@ -26,7 +26,7 @@ def text(reply):
     return reply.result["content"][0]["text"]
 
 
-async def test_what_a_client_says_about_itself_is_limited(transport, handshake):
+async def test_client_info_is_limited_in_size(transport, handshake):
     client = Client(transport, handshake)
     about = client.introduction()
     bare = len(json.dumps([about["clientInfo"], about["capabilities"]], separators=(",", ":")))
@@ -39,7 +39,7 @@ async def test_what_a_client_says_about_itself_is_limited(transport, handshake):
 
 
 @contract_with_headers
-async def test_a_handler_waits_when_as_many_of_its_messages_are_unsent_as_may_be(limits, latest_legacy, checkpoints):
+async def test_a_handler_waits_when_its_queue_of_unsent_messages_is_full(limits, latest_legacy, checkpoints):
     limits(SEND_BUFFER=5)
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "flood"})
@@ -54,7 +54,7 @@ async def test_a_handler_waits_when_as_many_of_its_messages_are_unsent_as_may_be
 
 @on_http
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
-async def test_a_client_that_stops_reading_holds_up_nothing(limits, clock, either, checkpoints, plain):
+async def test_a_client_that_stops_reading_does_not_block_others(limits, clock, either, checkpoints, plain):
     limits(SEND_BUFFER=5, SEND_TIMEOUT=5, IN_FLIGHT=1)
     client = await either()
     exchange = client.begin("tools/call", {"name": "plain_flood" if plain else "flood"})
@@ -79,7 +79,7 @@ async def test_a_refused_call_is_named_in_the_refusal(limits, either, checkpoint
 
 
 @pytest.mark.parametrize(("bytes", "kind"), [(50_000, "complete"), (400_000, "input_required")])
-async def test_a_state_carries_as_much_as_allowed(monkeypatch, limits, modern, bytes, kind):
+async def test_the_size_of_a_state_is_limited(monkeypatch, limits, modern, bytes, kind):
     monkeypatch.setattr("mcp_django.wiring.servers.MAX_STATE_BYTES", bytes)
     limits()
     reply = await modern().tool("once_too_much")
@@ -88,20 +88,20 @@ async def test_a_state_carries_as_much_as_allowed(monkeypatch, limits, modern, b
 
 
 @pytest.mark.parametrize(("count", "fits"), [(64, True), (65, False)])
-async def test_a_retry_brings_as_many_answers_as_allowed(modern, count, fits):
+async def test_the_number_of_responses_in_a_retry_is_limited(modern, count, fits):
     many = {f"key-{number}": accept(value=number) for number in range(count)}
     reply = await modern().tool("add", {"a": 1, "b": 2}, inputResponses=many)
     assert reply.served if fits else reply.refused(400, -32602)
 
 
 @pytest.mark.parametrize(("nesting", "fits"), [(62, True), (63, False)])
-async def test_a_message_is_nested_as_deep_as_allowed(modern, nesting, fits):
+async def test_the_depth_of_a_message_is_limited(modern, nesting, fits):
     deep = json.loads("[" * nesting + "]" * nesting)
     reply = await modern().request("tools/list", {"x": deep})
     assert reply.served if fits else reply.refused(400, -32600)
 
 
-async def test_a_full_server_says_when_to_come_back(limits, latest_legacy, transport):
+async def test_a_full_server_sends_retry_after(limits, latest_legacy, transport):
     limits(SESSIONS=1)
     client = await latest_legacy(token="alice")
     other = Client(transport, "2025-11-25", token="bob")
@@ -114,7 +114,7 @@ async def test_a_full_server_says_when_to_come_back(limits, latest_legacy, trans
     assert (await other.request("initialize", other.introduction())).served
 
 
-async def test_a_process_without_a_free_thread_says_when_to_come_back(either, monkeypatch):
+async def test_a_process_without_a_free_thread_sends_retry_after(either, monkeypatch):
     client = await either()
 
     async def full(*_, **__):
@@ -129,7 +129,7 @@ async def test_a_process_without_a_free_thread_says_when_to_come_back(either, mo
 
 @contract
 @pytest.mark.revisions(STATELESS, "2025-11-25", "2025-03-26")
-async def test_whatever_way_calls_end_nothing_stays_counted(limits, transport, checkpoints, revision, subtests):
+async def test_every_ended_call_is_subtracted_from_the_count(limits, transport, checkpoints, revision, subtests):
     limits(IN_FLIGHT=6)
     for seed in range(4):
         with subtests.test(seed=seed):
@@ -163,7 +163,7 @@ async def test_whatever_way_calls_end_nothing_stays_counted(limits, transport, c
             assert counts._calls._queues == {}
 
 
-def test_threads_under_wsgi_share_one_count_and_few_of_them_wait(limits):
+def test_threads_under_wsgi_share_one_count_and_a_short_queue(limits):
     limits(IN_FLIGHT=3, WSGI_WAITS=2)
     arrived, refused, go = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
     server = Server("crowded", alias="crowded")

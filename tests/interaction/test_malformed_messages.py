@@ -43,7 +43,7 @@ NOT_SENT = {"websocket": NOT_UTF8, "stdio": BLANK}
 
 
 @contract
-async def test_what_is_no_json_is_a_parse_error(either, transport, subtests):
+async def test_a_body_that_is_not_json_is_a_parse_error(either, transport, subtests):
     client = await either()
     for body in NOT_JSON:
         if body in NOT_SENT.get(transport.name, ()):
@@ -56,7 +56,7 @@ async def test_what_is_no_json_is_a_parse_error(either, transport, subtests):
 
 
 @contract
-async def test_what_is_nested_too_deep_is_refused(either, subtests):
+async def test_a_message_nested_too_deep_is_refused(either, subtests):
     for depth in [65, 1_000, 100_000]:
         for opening, closing in [("[", "]"), ('{"a":', "}")]:
             with subtests.test(depth=depth, opening=opening, closing=closing):
@@ -68,13 +68,13 @@ async def test_what_is_nested_too_deep_is_refused(either, subtests):
                 await still_served(client)
 
 
-async def test_what_is_nested_as_deep_as_allowed_is_read(either):
+async def test_a_message_nested_as_deep_as_allowed_is_read(either):
     client = await either()
     deep = json.loads("[" * 60 + "]" * 60)
     assert (await client.request("tools/list", {"x": deep})).served
 
 
-async def test_a_huge_or_strange_id_comes_back_or_is_refused(either, subtests):
+async def test_an_unusual_id_is_echoed_or_refused(either, subtests):
     for id in [10**30, -(10**30), 2**64, "x" * 10_000, "\x00", "\U0001f600", "</script>"]:
         with subtests.test(id=id):
             client = await either()
@@ -111,7 +111,7 @@ async def test_a_method_of_another_type_is_an_invalid_request(either, subtests):
             await still_served(client)
 
 
-async def test_another_json_rpc_is_an_invalid_request(either, subtests):
+async def test_another_json_rpc_version_is_an_invalid_request(either, subtests):
     for version in [None, "1.0", 2.0, 2, "2.0 ", []]:
         with subtests.test(version=version):
             client = await either()
@@ -119,12 +119,12 @@ async def test_another_json_rpc_is_an_invalid_request(either, subtests):
             assert reply.refused(400, -32600)
 
 
-async def test_members_nobody_knows_are_ignored(either):
+async def test_unknown_members_are_ignored(either):
     client = await either()
     assert (await client.post({**client.request_message("tools/list"), "extra": [1, {"deep": None}]})).served
 
 
-async def test_a_member_given_twice_is_no_crash(either):
+async def test_a_repeated_member_is_answered(either):
     client = await either()
     message = client.request_message("tools/list")
     body = json.dumps(message).replace('"jsonrpc": ', '"jsonrpc": "1.0", "jsonrpc": ').encode()
@@ -160,7 +160,7 @@ async def test_a_body_as_large_as_allowed_is_read(limits, either):
 
 
 @on_http
-async def test_a_content_length_of_any_shape_is_no_crash(either, subtests):
+async def test_a_malformed_content_length_is_answered(either, subtests):
     for length in ["-1", "many", "", "1e3", "99999999999999999999999"]:
         with subtests.test(length=length):
             client = await either()
@@ -179,7 +179,7 @@ async def test_a_body_in_many_pieces_is_read_whole(either):
 
 
 @on_http
-async def test_a_client_that_leaves_within_its_body_is_no_error(either):
+async def test_a_disconnect_within_the_body_is_not_an_error(either):
     client = await either()
     events = iter([{"type": "http.request", "body": b'{"jsonrpc"', "more_body": True}, {"type": "http.disconnect"}])
     sent = []
@@ -197,7 +197,7 @@ async def test_a_client_that_leaves_within_its_body_is_no_error(either):
 
 
 @on_http
-async def test_a_header_given_twice_is_no_crash(either, subtests):
+async def test_a_repeated_header_is_answered(either, subtests):
     for name in ["authorization", "content-type", "host", "mcp-session-id", "origin", "accept"]:
         with subtests.test(name=name):
             client = await either()
@@ -209,7 +209,7 @@ async def test_a_header_given_twice_is_no_crash(either, subtests):
 
 
 @on_http
-async def test_credentials_of_any_shape_are_unauthorized(either, subtests):
+async def test_malformed_credentials_are_unauthorized(either, subtests):
     for value in ["Bearer", "Bearer ", "Basic YTpi", "Bearer a b", "bearer\x00", "\xff", "Bearer " + "x" * 20_000]:
         with subtests.test(value=value):
             client = await either()
@@ -226,7 +226,7 @@ async def test_the_scheme_of_credentials_may_be_spelled_in_any_case(either):
 
 
 @on_http
-async def test_header_values_of_any_shape_are_no_crash(either, subtests):
+async def test_malformed_header_values_are_answered(either, subtests):
     for value in ["\x00", "\xff\xfe", "x" * 9_000]:
         for name in [
             "mcp-session-id",
@@ -245,7 +245,7 @@ async def test_header_values_of_any_shape_are_no_crash(either, subtests):
 
 
 @contract
-async def test_calls_of_any_shape_are_no_crash(either, subtests):
+async def test_malformed_calls_are_answered(either, subtests):
     for params in [
         {"name": "add", "arguments": {"a": {"$ref": "#"}, "b": []}},
         {"name": "add", "arguments": {"": 1}},
@@ -264,7 +264,7 @@ async def test_calls_of_any_shape_are_no_crash(either, subtests):
             await still_served(client)
 
 
-async def test_nothing_that_was_sent_is_repeated_in_an_error_page(either):
+async def test_an_error_page_repeats_nothing_of_the_request(either):
     client = await either()
     reply = await client.post(body=b"<script>alert(1)</script>")
     assert b"<script>" not in reply.body

@@ -1,4 +1,4 @@
-"""The check that every message of these tests passes through refuses what it should."""
+"""The check of all messages of these tests refuses invalid messages."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def error(code, **more):
     return {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "no", **more}}
 
 
-def test_a_plain_result_passes(subtests):
+def test_a_valid_result_passes_the_message_check(subtests):
     for revision in REVISIONS:
         with subtests.test(revision=revision):
             validate_message(revision, response(MODERN if revision == "2026-07-28" else OK), "tools/call")
@@ -54,13 +54,13 @@ REFUSED += [
 ]
 
 
-def test_what_a_revision_does_not_define_is_refused(subtests):
+def test_the_message_check_refuses_undefined_members(subtests):
     for revision, message, method in REFUSED:
         with subtests.test(revision=revision, message=message), pytest.raises((AssertionError, KeyError)):
             validate_message(revision, message, method)
 
 
-def test_requests_of_the_server_pass_in_the_handshake_era(subtests):
+def test_requests_of_the_server_pass_the_check_in_the_handshake_era(subtests):
     for revision in HANDSHAKE:
         with subtests.test(revision=revision):
             validate_message(revision, PING, None)

@@ -86,7 +86,7 @@ async def test_a_stream_comes_event_by_event_through_middleware(settings, modern
     await call.end()
 
 
-async def test_a_client_that_leaves_is_noticed_behind_sync_middleware(settings, modern, checkpoints):
+async def test_a_disconnect_is_noticed_behind_sync_middleware(settings, modern, checkpoints):
     settings.MIDDLEWARE = [LAYERS + "SyncOnly", LAYERS + "Mixed"]
     call = modern().begin("tools/call", {"name": "wait", "arguments": {}})
     await checkpoints.until("wait reached")
@@ -95,7 +95,7 @@ async def test_a_client_that_leaves_is_noticed_behind_sync_middleware(settings, 
     await call.end()
 
 
-async def test_middleware_may_answer_by_itself(settings, modern):
+async def test_middleware_may_return_a_response(settings, modern):
     settings.MIDDLEWARE = [LAYERS + "closed"]
     reply = await modern().request("tools/list")
     assert (reply.status, reply.body, reply.headers["retry-after"]) == (503, b"closed for today", "60")
@@ -108,7 +108,7 @@ async def test_middleware_may_read_the_body_first(settings, modern):
     assert int(reply.headers["x-length"]) > 0
 
 
-async def test_json_may_be_compressed_and_is_what_it_was(settings, modern):
+async def test_json_may_be_compressed_without_a_change(settings, modern):
     client = modern()
     plain = (await client.request("tools/list", id=7)).body
     settings.MIDDLEWARE = ["django.middleware.gzip.GZipMiddleware"]
@@ -147,7 +147,7 @@ async def test_a_slash_is_never_appended_by_a_redirect(settings, connect, debug)
             assert (await client.post(method=method, path=client.path() + slash)).status == 405
 
 
-async def test_nothing_is_answered_from_a_cache(settings, connect):
+async def test_responses_are_never_cached(settings, connect):
     settings.MIDDLEWARE = [
         "django.middleware.cache.UpdateCacheMiddleware",
         "django.middleware.http.ConditionalGetMiddleware",
@@ -176,7 +176,7 @@ async def test_security_headers_are_added_to_answers_and_streams(settings, moder
         assert reply.headers["x-frame-options"] == "DENY"
 
 
-async def test_a_csrf_token_is_not_asked_for(settings, connect):
+async def test_a_csrf_token_is_not_required(settings, connect):
     settings.MIDDLEWARE = ["django.middleware.csrf.CsrfViewMiddleware"]
     client = await connect()
     reply = await client.request(
@@ -187,7 +187,7 @@ async def test_a_csrf_token_is_not_asked_for(settings, connect):
 
 @pytest.fixture
 def cookie(settings, db):
-    """The cookie of somebody who is logged in to the site."""
+    """The cookie of a user with a login to the site."""
     settings.MIDDLEWARE = [SESSIONS, LOGIN]
     settings.SESSION_ENGINE = "django.contrib.sessions.backends.db"
     user = get_user_model().objects.create_superuser("admin", password="x")
@@ -198,12 +198,12 @@ def cookie(settings, db):
     return f"{settings.SESSION_COOKIE_NAME}={session.session_key}"
 
 
-async def test_a_session_cookie_authenticates_nobody(modern, cookie):
+async def test_a_session_cookie_does_not_authenticate(modern, cookie):
     reply = await modern(token=None).request("tools/list", headers={"cookie": cookie})
     assert reply.status == 401
 
 
-async def test_the_user_is_the_token_s_whatever_the_cookie_says(modern, cookie):
+async def test_the_user_is_the_one_of_the_token_despite_a_session_cookie(modern, cookie):
     seen = (await modern(token="bob").tool("request", headers={"cookie": cookie}, path="/view/mcp/places")).result
     assert (seen["structuredContent"]["user"], seen["structuredContent"]["auser"]) == ("bob", "bob")
 
@@ -234,13 +234,13 @@ def _lost(request: Any, exception: Exception) -> HttpResponse:
 
 
 class SiteURLs:
-    """A URLconf with a page of its own for what is not there."""
+    """A URLconf with a 404 page of its own."""
 
     urlpatterns = [path("view/", include("mcp_django.urls"))]
     handler404 = "tests.interaction.test_middleware._lost"
 
 
-async def test_what_is_not_found_within_the_protocol_is_no_page_of_the_site_s(settings, modern, view):
+async def test_a_not_found_response_of_the_protocol_is_not_the_404_page_of_the_site(settings, modern, view):
     settings.ROOT_URLCONF = SiteURLs
     unknown = await modern().request("ping")
     assert unknown.verdict == (404, -32601)
@@ -267,7 +267,7 @@ def _translated() -> Any:
     return URLs
 
 
-async def test_a_session_that_is_gone_is_not_looked_for_below_a_language(settings, view):
+async def test_an_unknown_session_is_not_redirected_to_a_language_prefix(settings, view):
     settings.ROOT_URLCONF = _translated()
     settings.MIDDLEWARE = ["django.middleware.locale.LocaleMiddleware", "django.middleware.common.CommonMiddleware"]
     client = await Client(view, HANDSHAKE[-1]).open()
@@ -276,7 +276,7 @@ async def test_a_session_that_is_gone_is_not_looked_for_below_a_language(setting
     assert "location" not in gone.headers
 
 
-async def test_being_busy_is_not_reported_to_the_site_s_admins(settings, modern, monkeypatch, caplog):
+async def test_a_busy_response_is_not_mailed_to_the_admins_of_the_site(settings, modern, monkeypatch, caplog):
     async def unavailable(self, token: str, *, resource: Any) -> Any:
         raise AuthError("unavailable", "Too busy")
 
@@ -285,16 +285,14 @@ async def test_being_busy_is_not_reported_to_the_site_s_admins(settings, modern,
     assert not [record for record in caplog.records if record.name == "django.request"]
 
 
-async def test_many_calls_at_once_do_not_meet_behind_sync_middleware(settings, connect):
+async def test_concurrent_calls_behind_sync_middleware_are_isolated(settings, connect):
     settings.MIDDLEWARE = [LAYERS + "SyncOnly", LAYERS + "Mixed"]
     client = await connect()
     replies = await asyncio.gather(*(client.tool("add", {"a": number, "b": 0}) for number in range(20)))
     assert [reply.result["structuredContent"]["result"] for reply in replies] == list(range(20))
 
 
-async def test_leaving_while_middleware_has_the_stream_cancels_a_stateless_call(
-    settings, limits, clock, modern, checkpoints
-):
+async def test_a_disconnect_behind_middleware_cancels_a_stateless_call(settings, limits, clock, modern, checkpoints):
     limits(SSE_UPGRADE_AFTER=2)
     settings.MIDDLEWARE = [LAYERS + "slow_after"]
     exchange = modern().begin("tools/call", {"name": "wait"})

@@ -1,4 +1,4 @@
-"""What operators see of calls over the wire: one line each, signals, traces; through both transports, in both eras."""
+"""Log lines, signals and traces of calls, through both transports and in both eras."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.revisions(HANDSHAKE[-1], STATELESS)
 
 @mcp_django.tool(server="interaction")
 async def traced(ctx: Context) -> dict[str, Any]:
-    """Say which trace this is."""
+    """Return the trace of the call."""
     trace = ctx.trace
     return {} if trace is None else {**trace.headers(), "sampled": trace.sampled, "entries": dict(trace.baggage)}
 
@@ -50,20 +50,20 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 @pytest.fixture
-def told(checkpoints) -> Iterator[list[str]]:
-    """What receivers of the signals heard."""
-    heard: list[str] = []
+def signals(checkpoints) -> Iterator[list[str]]:
+    """Record the signals that receivers got."""
+    received: list[str] = []
 
     def started(call: Call, **kwargs: Any) -> None:
-        heard.append(f"{call.method} started")
+        received.append(f"{call.method} started")
 
     async def finished(call: Call, outcome: str, **kwargs: Any) -> None:
-        heard.append(f"{call.method} {outcome}")
+        received.append(f"{call.method} {outcome}")
         checkpoints.note("finished")
 
     call_started.connect(started)
     call_finished.connect(finished)
-    yield heard
+    yield received
     call_started.disconnect(started)
     call_finished.disconnect(finished)
 
@@ -92,7 +92,7 @@ def beginnings(found: list[str]) -> list[str]:
 
 
 @contract
-async def test_every_request_of_a_client_is_one_line(connect, lines) -> None:
+async def test_every_request_of_a_client_is_logged_on_one_line(connect, lines) -> None:
     client = await connect()
     opened = ["server/discover: ok"] if client.stateless else ["initialize: ok"]
     assert beginnings(lines()) == opened  # `initialized` is a notification
@@ -116,7 +116,7 @@ async def test_every_request_of_a_client_is_one_line(connect, lines) -> None:
         assert beginnings(lines()) == [line]
 
 
-async def test_a_line_says_who_and_in_which_session(either, lines) -> None:
+async def test_a_log_line_has_the_user_and_the_session(either, lines) -> None:
     client = await either(token="bob")
     lines()
     await client.tool("add", {"a": 1, "b": 2}, id="the\nid")
@@ -130,7 +130,7 @@ async def test_a_line_says_who_and_in_which_session(either, lines) -> None:
         assert client.session[:8] not in line
 
 
-async def test_no_secret_and_no_argument_is_in_a_line(either, lines) -> None:
+async def test_log_lines_have_no_secrets_and_no_arguments(either, lines) -> None:
     client = await either(token="alice")
     await client.request("resources/read", {"uri": "note://x?token=swordfish"})
     await client.tool("add", {"a": "swordfish", "b": 2})
@@ -138,7 +138,7 @@ async def test_no_secret_and_no_argument_is_in_a_line(either, lines) -> None:
 
 
 @on_http
-async def test_a_request_that_is_no_call_has_no_line(modern, lines) -> None:
+async def test_a_request_that_is_not_a_call_is_not_logged(modern, lines) -> None:
     client = modern()
     assert (await client.post(body=b"{")).status == 400
     assert (await client.request("tools/list", headers={"authorization": "Bearer nobody"})).status == 401
@@ -147,7 +147,7 @@ async def test_a_request_that_is_no_call_has_no_line(modern, lines) -> None:
 
 
 @contract
-async def test_each_element_of_a_batch_has_a_line(transport, lines) -> None:
+async def test_each_element_of_a_batch_is_logged(transport, lines) -> None:
     client = await Client(transport, "2025-03-26").open()
     lines()
     add = {"name": "add", "arguments": {"a": 1, "b": 2}}
@@ -162,7 +162,7 @@ async def test_each_element_of_a_batch_has_a_line(transport, lines) -> None:
     assert sorted(beginnings(lines())) == ["no/such: error", "ping: ok", "tools/call add: ok"]
 
 
-async def test_a_call_over_the_limit_is_seen(either, limits, checkpoints, lines, no_queue) -> None:
+async def test_a_call_over_the_limit_is_logged(either, limits, checkpoints, lines, no_queue) -> None:
     limits(IN_FLIGHT=1)
     client = await either()
     lines()
@@ -176,7 +176,7 @@ async def test_a_call_over_the_limit_is_seen(either, limits, checkpoints, lines,
     assert beginnings(lines()) == ["tools/call wait: ok"]
 
 
-async def test_an_id_that_is_taken_is_seen(latest_legacy, checkpoints, lines) -> None:
+async def test_an_id_in_use_is_logged(latest_legacy, checkpoints, lines) -> None:
     client = await latest_legacy()
     lines()
     first = client.begin("tools/call", {"name": "wait", "arguments": {}}, id=7)
@@ -188,7 +188,7 @@ async def test_an_id_that_is_taken_is_seen(latest_legacy, checkpoints, lines) ->
     await first.reply()
 
 
-async def test_a_client_that_leaves_is_seen(modern, checkpoints, lines, told) -> None:
+async def test_a_disconnect_is_logged(modern, checkpoints, lines, signals) -> None:
     client = modern()
     exchange = client.begin("tools/call", {"name": "wait", "arguments": {}})
     await checkpoints.until("wait reached")
@@ -196,17 +196,17 @@ async def test_a_client_that_leaves_is_seen(modern, checkpoints, lines, told) ->
     await checkpoints.until("wait cancelled")
     await exchange.end()
     await checkpoints.until("finished")
-    assert told == ["tools/call started", "tools/call cancelled"]
+    assert signals == ["tools/call started", "tools/call cancelled"]
     assert beginnings(lines()) == ["tools/call wait: cancelled"]
 
 
-async def test_signals_are_sent_around_every_request(connect, told) -> None:
+async def test_signals_are_sent_around_every_request(connect, signals) -> None:
     client = await connect()
     opening = "server/discover" if client.stateless else "initialize"
     await client.request("tools/list")
     await client.tool("refuse")
     await client.request("no/such")
-    assert told == [
+    assert signals == [
         f"{opening} started",
         f"{opening} ok",
         "tools/list started",
@@ -218,7 +218,7 @@ async def test_signals_are_sent_around_every_request(connect, told) -> None:
     ]
 
 
-async def test_a_receiver_can_keep_an_audit(either, subtests: pytest.Subtests) -> None:
+async def test_a_receiver_of_signals_can_write_an_audit_log(either, subtests: pytest.Subtests) -> None:
     for receiver in [plainly, asynchronously]:
         with subtests.test(receiver=receiver.__name__):
             await Book.objects.all().adelete()
@@ -231,20 +231,20 @@ async def test_a_receiver_can_keep_an_audit(either, subtests: pytest.Subtests) -
             assert {"alice add ok", "alice add_in_a_thread ok", "alice too_slow timeout"} <= titles
 
 
-async def test_a_handler_knows_the_trace_of_meta(connect) -> None:
+async def test_a_handler_sees_the_trace_of_meta(connect) -> None:
     client = await connect(headers={"traceparent": OTHER, "tracestate": "other=1"})
     meta = {"traceparent": PARENT, "tracestate": "rojo=1", "baggage": "userId=alice"}
     reply = await client.tool("traced", meta=meta)
     assert text_of(reply) == {**meta, "sampled": True, "entries": {"userId": "alice"}}
 
 
-async def test_a_handler_knows_the_trace_of_the_headers(connect) -> None:
+async def test_a_handler_sees_the_trace_of_the_headers(connect) -> None:
     client = await connect()
     headers = {"traceparent": OTHER, "tracestate": "other=1"}
     assert text_of(await client.tool("traced", headers=headers)) == {**headers, "sampled": False, "entries": {}}
 
 
-async def test_a_malformed_trace_is_none_and_no_error(connect) -> None:
+async def test_a_malformed_trace_is_ignored(connect) -> None:
     client = await connect()
     meta = {"traceparent": "00-nonsense", "tracestate": 7, "baggage": ["x"]}
     assert text_of(await client.tool("traced", meta=meta)) == {}
@@ -255,7 +255,7 @@ def text_of(reply: Any) -> Any:
     return json.loads(reply.result["content"][0]["text"])
 
 
-async def test_a_line_names_the_trace(either, lines) -> None:
+async def test_a_log_line_has_the_trace(either, lines) -> None:
     client = await either()
     lines()
     await client.request("tools/list", meta={"traceparent": PARENT})
@@ -263,7 +263,7 @@ async def test_a_line_names_the_trace(either, lines) -> None:
 
 
 @contract
-async def test_a_call_is_a_span_below_the_client_s(either, transport, monkeypatch) -> None:
+async def test_a_call_is_a_child_span_of_the_one_of_the_client(either, transport, monkeypatch) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)

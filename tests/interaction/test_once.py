@@ -1,4 +1,4 @@
-"""What is done at most once, as clients of both eras see it."""
+"""Steps that run at most once, in both eras."""
 
 import asyncio
 from datetime import timedelta
@@ -20,13 +20,13 @@ def text(reply):
 
 
 @contract
-async def test_it_is_done_once_and_the_call_goes_on(either, checkpoints):
+async def test_a_once_step_runs_and_the_call_goes_on(either, checkpoints):
     client = await either()
     reply = await client.ask_tool("charge_and_ask", {}, answers([accept(), accept(value=True)]))
     assert (text(reply), checkpoints.counts["charged"]) == ("1 accept", 1)
 
 
-async def test_the_row_is_the_caller_s_and_lasts_as_long_as_any_state(either, limits):
+async def test_the_row_of_a_step_belongs_to_the_caller_and_expires_with_states(either, limits):
     limits(STATE_TTL=60)
     await (await either(token="alice")).ask_tool("charge", {}, None)
     row = await OnceResult.objects.aget()
@@ -35,13 +35,13 @@ async def test_the_row_is_the_caller_s_and_lasts_as_long_as_any_state(either, li
     assert abs(row.expires - timezone.now() - timedelta(seconds=60 * 33)) < timedelta(seconds=10)
 
 
-async def test_the_round_before_ends_with_a_state_alone(modern, checkpoints):
+async def test_the_round_before_a_step_ends_with_a_state_only(modern, checkpoints):
     result = (await modern().tool("charge")).result
     assert set(result) == STATE_ONLY
     assert checkpoints.counts["charged"] == 0
 
 
-async def test_a_request_that_is_sent_again_does_not_do_it_again(modern, checkpoints):
+async def test_a_repeated_request_does_not_repeat_the_step(modern, checkpoints):
     client = modern()
     state = (await client.tool("charge")).result["requestState"]
     replies = [await client.tool("charge", requestState=state) for _ in range(3)]
@@ -49,7 +49,7 @@ async def test_a_request_that_is_sent_again_does_not_do_it_again(modern, checkpo
     assert checkpoints.counts["charged"] == 1
 
 
-async def test_nor_does_another_process(modern, checkpoints, restart):
+async def test_another_process_does_not_repeat_the_step(modern, checkpoints, restart):
     client = modern()
     state = (await client.tool("charge")).result["requestState"]
     await client.tool("charge", requestState=state)
@@ -58,7 +58,7 @@ async def test_nor_does_another_process(modern, checkpoints, restart):
     assert checkpoints.counts["charged"] == 1
 
 
-async def test_nor_do_many_at_once(modern, checkpoints):
+async def test_concurrent_requests_do_not_repeat_the_step(modern, checkpoints):
     client = modern()
     state = (await client.tool("charge")).result["requestState"]
     replies = await asyncio.gather(*(client.tool("charge", requestState=state) for _ in range(8)))
@@ -66,14 +66,14 @@ async def test_nor_do_many_at_once(modern, checkpoints):
     assert checkpoints.counts["charged"] == 1
 
 
-async def test_a_new_call_is_a_new_purchase(either, checkpoints):
+async def test_a_new_call_runs_the_step_again(either, checkpoints):
     client = await either()
     for _ in range(2):
         await client.ask_tool("charge", {}, None)
     assert checkpoints.counts["charged"] == 2
 
 
-async def test_an_id_that_a_session_repeats_is_the_same_call(latest_legacy, checkpoints):
+async def test_a_repeated_id_in_a_session_is_the_same_call(latest_legacy, checkpoints):
     client = await latest_legacy()
     replies = [await client.tool("charge", id=9), await client.tool("charge", id=9)]
     assert [text(reply) for reply in replies] == ["1", "1"]
@@ -81,7 +81,7 @@ async def test_an_id_that_a_session_repeats_is_the_same_call(latest_legacy, chec
     assert text(await (await latest_legacy()).tool("charge", id=9)) == "3"
 
 
-async def test_an_error_for_the_model_stays_the_same(modern, checkpoints):
+async def test_a_tool_error_of_a_step_is_repeated(modern, checkpoints):
     client = modern()
     state = (await client.tool("charge_in_vain")).result["requestState"]
     replies = [await client.tool("charge_in_vain", requestState=state) for _ in range(2)]
@@ -89,7 +89,7 @@ async def test_an_error_for_the_model_stays_the_same(modern, checkpoints):
     assert checkpoints.counts["charged"] == 1
 
 
-async def test_a_claim_that_nobody_holds_any_more_is_not_taken_over(modern, checkpoints, monkeypatch):
+async def test_an_abandoned_claim_is_not_taken_over(modern, checkpoints, monkeypatch):
     monkeypatch.setattr(module, "OUTCOME_WAIT_SECONDS", 0.01)
     client = modern()
     state = (await client.tool("charge")).result["requestState"]
@@ -101,7 +101,7 @@ async def test_a_claim_that_nobody_holds_any_more_is_not_taken_over(modern, chec
     assert checkpoints.counts["charged"] == 1
 
 
-async def test_inside_a_transaction_it_is_refused(either, checkpoints):
+async def test_a_once_step_inside_a_transaction_is_refused(either, checkpoints):
     reply = await (await either()).tool("charge_in_a_transaction")
     assert reply.result["isError"] is True
     assert "atomic=False" in text(reply)
@@ -110,7 +110,7 @@ async def test_inside_a_transaction_it_is_refused(either, checkpoints):
 
 @contract
 @pytest.mark.django_db(transaction=True)
-def test_a_plain_function_does_it_from_its_thread(transport, either, checkpoints):
+def test_a_plain_function_runs_a_step_from_its_thread(transport, either, checkpoints):
     """On a loop of its own, so that the function has a thread to wait in."""
 
     async def run():
@@ -124,7 +124,7 @@ def test_a_plain_function_does_it_from_its_thread(transport, either, checkpoints
     transport.run(run())
 
 
-async def test_a_state_for_a_single_use_is_refused_the_second_time(modern, restart):
+async def test_a_single_use_state_is_refused_the_second_time(modern, restart):
     client = modern()
     first = (await client.tool("confirm")).result
     retry = {"inputResponses": {"sure": accept()}, "requestState": first["requestState"]}
@@ -138,7 +138,7 @@ async def test_a_state_for_a_single_use_is_refused_the_second_time(modern, resta
     assert (await client.tool("confirm", **retry)).refused(*BAD_STATE)
 
 
-async def test_of_many_who_use_it_at_once_one_counts(modern):
+async def test_one_of_many_concurrent_uses_of_a_state_counts(modern):
     client = modern()
     first = (await client.tool("confirm")).result
     retry = {"inputResponses": {"sure": accept()}, "requestState": first["requestState"]}
@@ -147,7 +147,7 @@ async def test_of_many_who_use_it_at_once_one_counts(modern):
     assert all(reply.served or reply.refused(*BAD_STATE) for reply in replies)
 
 
-async def test_sessions_know_no_states(latest_legacy):
+async def test_sessions_have_no_request_states(latest_legacy):
     client = await latest_legacy()
     for _ in range(2):
         assert text(await client.ask_tool("confirm", {}, answers([accept()]))) == "accept"

@@ -18,7 +18,7 @@ FOREIGN = [
 ]
 
 
-async def test_pages_from_loopback_may_ask(either, subtests):
+async def test_pages_from_loopback_are_served(either, subtests):
     for origin in OWN:
         with subtests.test(origin=origin):
             client = await either()
@@ -26,26 +26,26 @@ async def test_pages_from_loopback_may_ask(either, subtests):
 
 
 @on_http
-async def test_pages_from_elsewhere_may_not(either, subtests):
+async def test_pages_from_other_origins_are_refused(either, subtests):
     for origin in FOREIGN:
         with subtests.test(origin=origin):
             client = await either()
             assert (await client.request("tools/list", headers={"origin": origin})).status == 403
 
 
-async def test_a_client_without_an_origin_may_ask(either):
+async def test_a_client_without_an_origin_is_served(either):
     assert (await (await either()).request("tools/list")).status == 200
 
 
 @pytest.mark.parametrize("setting", ["ALLOWED_ORIGINS", "CORS_ALLOWED_ORIGINS"])
-async def test_origins_of_the_setting_may_ask(settings, modern, setting):
+async def test_origins_of_the_setting_are_served(settings, modern, setting):
     settings.MCP = {**settings.MCP, setting: ["https://app.example"]}
     client = modern()
     assert (await client.request("tools/list", headers={"origin": "https://app.example"})).status == 200
     assert (await client.request("tools/list", headers={"origin": "https://other.example"})).status == 403
 
 
-async def test_trusted_origins_of_django_may_ask(settings, modern):
+async def test_csrf_trusted_origins_are_served(settings, modern):
     settings.CSRF_TRUSTED_ORIGINS = ["https://app.example", "https://*.wide.example"]
     client = modern()
     for origin in ("https://app.example", "https://a.wide.example"):
@@ -68,7 +68,7 @@ async def test_an_allowed_host_is_served_on_any_port(modern, subtests):
 
 
 @on_http
-async def test_a_missing_host_is_no_crash(modern):
+async def test_a_missing_host_is_answered(modern):
     assert (await modern().request("tools/list", headers={"host": None})).status < 500
 
 
@@ -104,7 +104,7 @@ async def test_a_preflight_of_another_page_is_not_granted(settings, modern):
 
 
 @on_http
-async def test_an_answer_to_an_allowed_page_may_be_read_with_its_headers(settings, latest_legacy):
+async def test_a_response_to_an_allowed_page_exposes_its_headers(settings, latest_legacy):
     settings.MCP = {**settings.MCP, "CORS_ALLOWED_ORIGINS": ["https://app.example"]}
     client = await latest_legacy()
     reply = await client.request("tools/list", headers={"origin": "https://app.example"})
@@ -115,7 +115,7 @@ async def test_an_answer_to_an_allowed_page_may_be_read_with_its_headers(setting
     assert "origin" in reply.headers["vary"].lower()
 
 
-async def test_streams_and_errors_may_be_read_by_an_allowed_page_too(settings, modern):
+async def test_streams_and_errors_may_be_read_by_an_allowed_page(settings, modern):
     settings.MCP = {**settings.MCP, "CORS_ALLOWED_ORIGINS": ["https://app.example"]}
     origin = {"origin": "https://app.example"}
     replies = [
@@ -133,7 +133,7 @@ async def test_without_cors_no_page_may_read(modern):
     assert not [name for name in reply.headers if name.startswith("access-control-")]
 
 
-async def test_pages_from_loopback_may_read_while_a_project_is_written(settings, modern):
+async def test_pages_from_loopback_may_read_in_development(settings, modern):
     settings.DEBUG = True
     reply = await modern().request("tools/list", headers={"origin": "http://localhost:6274"})
     assert reply.headers["access-control-allow-origin"] == "http://localhost:6274"

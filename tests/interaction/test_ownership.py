@@ -1,5 +1,5 @@
-"""Whatever a client can name belongs to somebody: a user, by a program. For everybody else it is not there, and they
-are answered as if they had made the name up. The owner is not the token: with a refreshed one everything goes on.
+"""Sessions, streams, calls and states belong to a user and a program. For others they are unknown: these
+get the response for an invented name. The owner is not the token: with a refreshed token everything goes on.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ def owner(latest_legacy):
 
 
 def other(client, token, session=None):
-    """Somebody else, who says the same session, or `session`."""
+    """Another owner, with the id of the same session, or of `session`."""
     found = Client(client.transport, client.revision, token=token)
     found.session = session or client.session
     return found
 
 
 def sent(client, last=None):
-    """Everything that can be said to a session by its name."""
+    """Send every kind of message with the id of a session."""
     yield client.send(client.request_message("tools/list", id=1))
     yield client.send(client.request_message(CALL, {"name": "add", "arguments": {"a": 1, "b": 2}}, id=2))
     yield client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
@@ -51,7 +51,7 @@ async def answers(exchanges):
 
 
 async def begun(client, checkpoints, tool="speak_then_wait", times=1):
-    """A call that has begun to say something on its stream."""
+    """Start a call, and read the first message of its stream."""
     exchange = client.begin(CALL, {"name": tool}, id=77, meta={"progressToken": 1})
     await exchange.message()
     await checkpoints.until("wait reached", times)
@@ -59,7 +59,7 @@ async def begun(client, checkpoints, tool="speak_then_wait", times=1):
 
 
 @on_http
-async def test_the_session_of_somebody_else_answers_as_one_that_nobody_has(owner, checkpoints, subtests):
+async def test_the_session_of_another_owner_is_answered_as_an_unknown_one(owner, checkpoints, subtests):
     for token in STRANGERS:
         with subtests.test(token=token):
             checkpoints.reset()
@@ -91,9 +91,7 @@ async def test_a_refreshed_token_goes_on_with_its_session(owner, checkpoints):
     assert (await client.request("ping")).status == 404
 
 
-async def test_an_event_of_somebody_else_s_stream_is_none_of_one_s_own_session(
-    owner, latest_legacy, checkpoints, subtests
-):
+async def test_an_event_id_of_another_owner_is_unknown_in_the_session(owner, latest_legacy, checkpoints, subtests):
     for token in STRANGERS:
         with subtests.test(token=token):
             checkpoints.reset()
@@ -109,7 +107,7 @@ async def test_an_event_of_somebody_else_s_stream_is_none_of_one_s_own_session(
                 assert (await one.reply()).served
 
 
-async def test_a_call_of_somebody_else_is_not_taken_back(owner, latest_legacy, checkpoints, subtests):
+async def test_a_call_of_another_owner_is_not_cancelled(owner, latest_legacy, checkpoints, subtests):
     for token in STRANGERS:
         with subtests.test(token=token):
             checkpoints.reset()
@@ -120,7 +118,7 @@ async def test_a_call_of_somebody_else_is_not_taken_back(owner, latest_legacy, c
             assert (await exchange.reply()).served
 
 
-async def test_a_stateless_call_is_taken_back_by_nobody_s_notification(modern, checkpoints, subtests):
+async def test_a_stateless_call_is_not_cancelled_by_a_notification(modern, checkpoints, subtests):
     for token in [OWNER, *STRANGERS]:
         with subtests.test(token=token):
             checkpoints.reset()
@@ -130,7 +128,7 @@ async def test_a_stateless_call_is_taken_back_by_nobody_s_notification(modern, c
             assert (await exchange.reply()).served
 
 
-async def test_a_question_is_answered_by_nobody_else(owner, latest_legacy, subtests):
+async def test_a_question_is_answered_by_its_owner_only(owner, latest_legacy, subtests):
     for token in STRANGERS:
         with subtests.test(token=token):
             client, stranger = await owner(), await latest_legacy(token=token)
@@ -141,7 +139,7 @@ async def test_a_question_is_answered_by_nobody_else(owner, latest_legacy, subte
             assert (await exchange.reply()).result["content"][0]["text"] == "Hello Ann"
 
 
-async def test_subscriptions_are_each_session_s_own(owner, latest_legacy, subtests):
+async def test_subscriptions_belong_to_their_session(owner, latest_legacy, subtests):
     for token in STRANGERS:
         with subtests.test(token=token):
             client, stranger = await owner(), await latest_legacy(token=token)
@@ -152,7 +150,7 @@ async def test_subscriptions_are_each_session_s_own(owner, latest_legacy, subtes
             assert await ResourceSubscription.objects.filter(session=row.pk).acount() == 1
 
 
-async def test_streams_of_changes_are_told_apart_by_who_opened_them(modern):
+async def test_subscription_streams_belong_to_their_owner(modern):
     """Two clients may call their streams the same; ending one leaves the other alone."""
     wanted = {"notifications": {"toolsListChanged": True}}
     clients = [modern(token=token) for token in (OWNER, *STRANGERS)]
@@ -171,7 +169,7 @@ async def test_streams_of_changes_are_told_apart_by_who_opened_them(modern):
 
 
 @on_http
-async def test_a_state_of_somebody_else_answers_as_an_invented_one(modern, subtests):
+async def test_a_state_of_another_owner_is_answered_as_an_invented_one(modern, subtests):
     for token in STRANGERS:
         with subtests.test(token=token):
             result = (await modern(token=OWNER).tool("ask_name")).result
@@ -190,7 +188,7 @@ async def test_a_state_of_somebody_else_answers_as_an_invented_one(modern, subte
             assert own.result["content"][0]["text"] == "Hello Eve"
 
 
-async def test_sessions_and_states_open_nothing_without_a_token(owner, modern):
+async def test_sessions_and_states_without_a_token_are_refused(owner, modern):
     client = await owner()
     bare = other(client, None)
     for status, headers, _ in await answers(sent(bare)):

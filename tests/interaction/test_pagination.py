@@ -34,7 +34,7 @@ async def test_a_list_that_fits_has_no_cursor(either):
     assert "nextCursor" not in (await (await either()).request("tools/list")).result
 
 
-async def test_a_cursor_is_good_for_another_connection(either):
+async def test_a_cursor_is_valid_on_another_connection(either):
     first, second = await either(server="pages"), await either(server="pages")
     cursor = (await first.request("tools/list")).result["nextCursor"]
     reply = await second.request("tools/list", {"cursor": cursor})
@@ -46,7 +46,7 @@ async def test_a_cursor_is_opaque(modern):
     assert "tool_1" not in cursor
 
 
-async def test_a_cursor_that_was_not_given_out_is_invalid_params(either, subtests):
+async def test_an_invented_cursor_is_invalid_params(either, subtests):
     for cursor in ["", "made up", 7, [], "AAAA" * 100]:
         with subtests.test(cursor=cursor):
             reply = await (await either(server="pages")).request("tools/list", {"cursor": cursor})

@@ -1,4 +1,4 @@
-"""What a principal may not do: hidden, or one step up away."""
+"""Operations without permission: hidden, or open to a step-up."""
 
 from tests.interaction.transports import contract
 
@@ -14,7 +14,7 @@ LISTS = [
 ]
 
 
-async def test_what_somebody_may_not_see_is_not_listed(either, subtests):
+async def test_hidden_primitives_are_not_listed(either, subtests):
     for method, kind, key, name in LISTS:
         with subtests.test(method=method, kind=kind, key=key, name=name):
             assert name not in await names(await either(token="alice"), method, kind, key)
@@ -34,7 +34,7 @@ REQUESTS = [
 
 
 @contract
-async def test_what_somebody_may_not_see_answers_as_if_it_were_not_there(either, subtests):
+async def test_hidden_primitives_are_answered_as_unknown_ones(either, subtests):
     for method, hidden, unknown in REQUESTS:
         with subtests.test(method=method, hidden=hidden, unknown=unknown):
             client = await either(token="alice")
@@ -44,18 +44,18 @@ async def test_what_somebody_may_not_see_answers_as_if_it_were_not_there(either,
             assert first.body.decode().replace(name, other) == second.body.decode()
 
 
-async def test_who_may_see_it_may_use_it(either, subtests):
+async def test_permitted_primitives_are_served(either, subtests):
     for method, hidden, unknown in REQUESTS:
         with subtests.test(method=method, hidden=hidden, unknown=unknown):
             assert (await (await either(token="root")).request(method, hidden)).served
 
 
-async def test_a_tool_that_takes_more_scopes_is_listed(either):
+async def test_a_tool_that_needs_more_scopes_is_listed(either):
     assert "scoped" in await names(await either(token="alice"), "tools/list", "tools")
 
 
 @contract
-async def test_a_call_without_the_scopes_is_forbidden_and_says_all_that_it_takes(either, subtests):
+async def test_a_call_without_the_scopes_is_forbidden_with_all_required_scopes(either, subtests):
     for token in ["alice", "carol", "root"]:
         with subtests.test(token=token):
             reply = await (await either(token=token)).tool("scoped")

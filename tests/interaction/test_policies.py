@@ -30,7 +30,7 @@ async def answers(client: Any, hidden: str, unknown: str, arguments: dict[str, A
 
 
 @contract
-async def test_a_disabled_tool_answers_like_one_that_does_not_exist(either):
+async def test_a_disabled_tool_is_answered_as_an_unknown_one(either):
     clients = [await either(token=token) for token in ("alice", "root")]
     for client in clients:
         assert (await client.tool("add", {"a": 1, "b": 2})).served
@@ -41,7 +41,7 @@ async def test_a_disabled_tool_answers_like_one_that_does_not_exist(either):
         await answers(client, "add", "adx", {"a": "no number"})
 
 
-async def test_a_policy_is_over_when_it_is_deleted(either):
+async def test_a_deleted_policy_does_not_apply(either):
     client = await either(token="alice")
     row = await policy("add", disabled=True)
     assert "add" not in await names(client, "tools/list", "tools")
@@ -50,19 +50,19 @@ async def test_a_policy_is_over_when_it_is_deleted(either):
     assert (await client.tool("add", {"a": 1, "b": 2})).served
 
 
-async def test_a_policy_of_another_server_does_not_count(either):
+async def test_a_policy_of_another_server_does_not_apply(either):
     await policy("add", server="modern", disabled=True)
     assert (await (await either(token="alice")).tool("add", {"a": 1, "b": 2})).served
 
 
-async def test_a_pattern_stands_for_all_that_fit_it(either):
+async def test_a_pattern_applies_to_all_matching_tools(either):
     await policy("add*", disabled=True)
     client = await either(token="alice")
     assert {"add", "add_in_a_thread"}.isdisjoint(await names(client, "tools/list", "tools"))
     assert (await client.tool("nothing")).served
 
 
-async def test_scopes_of_a_policy_are_asked_for_with_those_of_the_tool(either):
+async def test_scopes_of_a_policy_are_required_with_those_of_the_tool(either):
     await policy("scoped", scopes=["notes:admin"])
     client = await either(token="writer")
     assert "scoped" in await names(client, "tools/list", "tools")
@@ -75,14 +75,14 @@ async def test_scopes_of_a_policy_are_asked_for_with_those_of_the_tool(either):
     assert f'scope="{" ".join(wanted)}"' in reply.headers["www-authenticate"]
 
 
-async def test_who_is_in_none_of_the_groups_of_a_policy_does_not_see_the_tool(either):
+async def test_a_user_outside_the_groups_of_a_policy_does_not_see_the_tool(either):
     await policy("add", groups=["editors"])
     client = await either(token="root")
     assert "add" not in await names(client, "tools/list", "tools")
     await answers(client, "add", "adx", {"a": 1, "b": 2})
 
 
-async def test_a_scope_that_may_not_be_held_hides_what_takes_it_and_asks_for_no_step_up(either):
+async def test_an_ungranted_scope_hides_its_tools_without_a_step_up(either):
     client = await either(token="writer")
     assert (await client.tool("scoped")).served
     await grant("notes:write", groups=["editors"])
@@ -91,7 +91,7 @@ async def test_a_scope_that_may_not_be_held_hides_what_takes_it_and_asks_for_no_
     await answers(client, "scoped", "scopex", {})
 
 
-async def test_a_scope_may_be_held_by_the_clients_of_its_grant(either, subtests):
+async def test_a_scope_is_available_to_the_clients_of_its_grant(either, subtests):
     for clients, held in [(["*"], True), (["https://*.example.com/*"], False)]:
         with subtests.test(clients=clients, held=held):
             granted = await grant("notes:write", clients=clients)
@@ -100,7 +100,7 @@ async def test_a_scope_may_be_held_by_the_clients_of_its_grant(either, subtests)
             await granted.adelete()
 
 
-async def test_more_calls_than_the_rate_are_errors_that_say_how_long_to_wait(either):
+async def test_calls_over_the_rate_are_errors_with_the_time_to_wait(either):
     await policy("add", rate="2/h")
     client = await either(token="alice")
     for _ in range(2):
@@ -113,7 +113,7 @@ async def test_more_calls_than_the_rate_are_errors_that_say_how_long_to_wait(eit
 
 
 @pytest.mark.transports("asgi", "websocket")
-async def test_who_listens_hears_that_the_list_of_tools_is_another(modern, django_capture_on_commit_callbacks):
+async def test_a_changed_policy_sends_list_changed_to_subscribers(modern, django_capture_on_commit_callbacks):
     @sync_to_async
     def save() -> None:
         with django_capture_on_commit_callbacks(execute=True):

@@ -1,4 +1,4 @@
-"""Who a handler is called for, by the credential: the same on every way in, and in both eras."""
+"""The principal of a call, by its credential: the same over every transport, and in both eras."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ SCOPES = ["notes:read", "notes:write"]
 
 
 @pytest.fixture(autouse=True)
-def _a_tool_that_says_who_calls(settings: Any) -> Any:
+def _describe_caller_tool(settings: Any) -> Any:
     settings.MCP = {**settings.MCP, "AUTH": ["oauth", "token", "tests.interaction.verifiers.Vouched"]}
 
     @tool(server="interaction")
@@ -44,7 +44,7 @@ def ann(db: None) -> User:
     return User.objects.create_user("ann")
 
 
-async def said_of(either: Any, token: str) -> Any:
+async def describe_caller(either: Any, token: str) -> Any:
     return (await (await either(token=token)).tool("who")).result["structuredContent"]
 
 
@@ -52,7 +52,7 @@ async def said_of(either: Any, token: str) -> Any:
 async def test_the_bearer_of_a_client_s_token(either: Any, ann: User) -> None:
     token = await sync_to_async(tokens.of_a_client)(ann, SCOPES, "interaction")
     client = (await get_application_model().objects.aget(name=tokens.APP)).client_id
-    assert await said_of(either, token) == {
+    assert await describe_caller(either, token) == {
         "user": "ann",
         "scopes": SCOPES,
         "client": client,
@@ -65,7 +65,7 @@ async def test_the_bearer_of_a_client_s_token(either: Any, ann: User) -> None:
 async def test_the_bearer_of_a_personal_token(either: Any, ann: User) -> None:
     token = await sync_to_async(tokens.personal)(ann, SCOPES, "interaction")
     client = f"token:{(await PersonalAccessToken.objects.aget()).pk}"
-    assert await said_of(either, token) == {
+    assert await describe_caller(either, token) == {
         "user": "ann",
         "scopes": SCOPES,
         "client": client,
@@ -75,8 +75,8 @@ async def test_the_bearer_of_a_personal_token(either: Any, ann: User) -> None:
     }
 
 
-async def test_whom_another_issuer_vouches_for(either: Any) -> None:
-    assert await said_of(either, VOUCHED) == {
+async def test_the_bearer_of_a_token_of_another_issuer(either: Any) -> None:
+    assert await describe_caller(either, VOUCHED) == {
         "user": None,
         "scopes": ["notes:read"],
         "client": "desk",
@@ -86,6 +86,6 @@ async def test_whom_another_issuer_vouches_for(either: Any) -> None:
     }
 
 
-def test_who_runs_the_command_as_a_user_owns_what_the_tokens_of_that_user_own(ann: User) -> None:
+def test_a_command_run_as_a_user_shares_the_owner_with_tokens_of_that_user(ann: User) -> None:
     local = get_command_principal("ann", SCOPES)
     assert (local.user, sorted(local.scopes), local.owner) == (ann, SCOPES, f"django|{ann.pk}")

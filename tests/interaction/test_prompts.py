@@ -34,15 +34,15 @@ async def test_the_arguments_of_a_prompt_are_listed(either):
     ]
 
 
-async def test_a_text_is_one_message_of_the_user(connect):
+async def test_a_returned_text_is_one_user_message(connect):
     reply = await (await connect()).request("prompts/get", {"name": "welcome", "arguments": {"name": "Al"}})
     text = {"type": "text", "text": "Welcome Al, warmly"}
     assert reply.result["messages"] == [{"role": "user", "content": text}]
-    assert reply.result["description"] == "Welcome somebody."
+    assert reply.result["description"] == "Welcome a guest."
 
 
 @contract
-async def test_messages_have_the_content_the_revision_can_say(connect, revision):
+async def test_messages_have_content_types_of_the_revision(connect, revision):
     messages = (await (await connect()).request("prompts/get", {"name": "scripted"})).result["messages"]
     assert [m["role"] for m in messages] == ["user", "user", "user", "user", "assistant"]
     kinds = [m["content"]["type"] for m in messages]
@@ -52,7 +52,7 @@ async def test_messages_have_the_content_the_revision_can_say(connect, revision)
     assert "note://static" in json.dumps(messages[3])
 
 
-async def test_what_a_prompt_does_not_take_is_invalid_params(either, subtests):
+async def test_unknown_arguments_of_a_prompt_are_invalid_params(either, subtests):
     for params in [
         {"name": "no_such_prompt"},
         {"name": "welcome"},
@@ -69,18 +69,18 @@ async def test_what_a_prompt_does_not_take_is_invalid_params(either, subtests):
 
 
 @contract
-async def test_completion_offers_what_fits(connect):
+async def test_completion_offers_matching_values(connect):
     reply = await complete(await connect(), prompt_ref("welcome"), "tone", "w")
     assert reply.result["completion"]["values"] == ["warm", "wild", "weary"]
 
 
-async def test_completion_knows_what_was_chosen_before(either):
+async def test_completion_gets_the_arguments_chosen_before(either):
     chosen = {"arguments": {"name": "enemy"}}
     reply = await complete(await either(), prompt_ref("welcome"), "tone", "w", context=chosen)
     assert reply.result["completion"]["values"] == ["cold"]
 
 
-async def test_completion_is_cut_at_a_hundred(connect):
+async def test_completion_is_cut_at_a_hundred_values(connect):
     completion = (await complete(await connect(), prompt_ref("welcome"), "name", "n")).result["completion"]
     assert len(completion["values"]) == 100
     assert (completion["total"], completion["hasMore"]) == (250, True)

@@ -49,7 +49,7 @@ def test_a_plain_function_asks_twice_from_its_thread(transport, connect):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_plain_functions_that_ask_leave_their_threads_to_others(transport, limits):
+def test_waiting_plain_functions_release_their_threads(transport, limits):
     limits(THREADS=4, IN_FLIGHT=64)
 
     async def run():
@@ -68,7 +68,7 @@ def test_plain_functions_that_ask_leave_their_threads_to_others(transport, limit
 
 
 @pytest.mark.django_db(transaction=True)
-def test_one_plain_function_too_many_that_asks_is_refused_at_once(transport, limits):
+def test_a_question_of_a_plain_function_over_the_limit_is_refused(transport, limits):
     limits(THREADS=4, WAITING_THREADS=1)
 
     async def run():
@@ -100,19 +100,19 @@ async def test_a_loop_asks_as_long_as_the_user_likes(connect):
     assert text(reply) == '["Oslo","Rome"]'
 
 
-async def test_once_runs_once_in_an_ordinary_conversation(connect, checkpoints):
+async def test_a_once_step_runs_once_in_a_conversation(connect, checkpoints):
     await (await connect()).ask_tool("ask_twice", {}, answers([value(1), value(2)]))
     assert checkpoints.counts["booking"] == 1
 
 
-async def test_declining_is_an_answer(connect, subtests):
+async def test_declining_is_not_an_error(connect, subtests):
     for action in ["decline", "cancel"]:
         with subtests.test(action=action):
             reply = await (await connect()).ask_tool("ask_name", {}, answers([{"action": action}]))
             assert text(reply) == action
 
 
-async def test_a_form_is_asked_with_its_rules_and_read_with_its_types(connect):
+async def test_a_form_is_sent_with_its_rules_and_read_with_its_types(connect):
     asked = []
 
     def answer(method, params):
@@ -127,7 +127,7 @@ async def test_a_form_is_asked_with_its_rules_and_read_with_its_types(connect):
     assert (schema["properties"]["nights"]["minimum"], schema["properties"]["nights"]["maximum"]) == (1, 30)
 
 
-async def test_a_choice_is_asked_as_the_revision_writes_choices(connect, revision):
+async def test_a_choice_is_sent_in_the_form_of_the_revision(connect, revision):
     asked = []
 
     def answer(method, params):
@@ -139,7 +139,7 @@ async def test_a_choice_is_asked_as_the_revision_writes_choices(connect, revisio
     assert asked[0]["enum"] == ["red", "green", "blue"]
 
 
-async def test_several_choices_can_be_asked_for_from_2025_11_25_on(connect, revision):
+async def test_multiple_choices_exist_from_2025_11_25_on(connect, revision):
     asked = []
 
     def answer(method, params):
@@ -156,7 +156,7 @@ async def test_several_choices_can_be_asked_for_from_2025_11_25_on(connect, revi
         assert text(reply) == '["red","blue"]'
 
 
-async def test_the_mode_is_left_to_the_default_or_named_where_it_exists(connect, revision):
+async def test_the_elicitation_mode_is_omitted_or_named_by_revision(connect, revision):
     seen = []
 
     def answer(method, params):
@@ -168,7 +168,7 @@ async def test_the_mode_is_left_to_the_default_or_named_where_it_exists(connect,
 
 
 @contract
-async def test_a_bad_answer_is_asked_for_again_with_what_was_wrong(connect, subtests):
+async def test_an_invalid_answer_is_asked_for_again_with_its_errors(connect, subtests):
     for bad, reason in [
         (accept(city="Oslo", nights=99), "nights: 99 is greater than the maximum of 30"),
         (accept(city="Oslo"), "missing field 'nights'"),
@@ -185,7 +185,7 @@ async def test_a_bad_answer_is_asked_for_again_with_what_was_wrong(connect, subt
             assert asked[1].startswith(f"Where to?\n\n{reason}")
 
 
-async def test_an_answer_that_is_the_client_s_mistake_is_asked_for_again_as_it_was(connect, subtests):
+async def test_a_malformed_answer_is_asked_for_again_unchanged(connect, subtests):
     for bad in [{"action": "maybe"}, {}]:
         with subtests.test(bad=bad):
             asked = []
@@ -195,7 +195,7 @@ async def test_an_answer_that_is_the_client_s_mistake_is_asked_for_again_as_it_w
             assert (text(reply), asked) == ("Oslo for 3", ["Where to?", "Where to?"])
 
 
-async def test_what_was_wrong_is_told_in_few_words_however_much_was_sent(connect):
+async def test_errors_of_a_huge_answer_are_short(connect):
     asked = []
     script = [accept(city="Oslo", nights="9" * 100_000), accept(city="Oslo", nights=3)]
     await (await connect()).ask_tool("ask_trip", {}, answers(script, asked))
@@ -203,7 +203,7 @@ async def test_what_was_wrong_is_told_in_few_words_however_much_was_sent(connect
 
 
 @contract
-async def test_a_sample_carries_its_options_and_comes_back_as_text(connect):
+async def test_a_sampling_request_has_its_options_and_returns_text(connect):
     asked = []
 
     def answer(method, params):
@@ -217,7 +217,7 @@ async def test_a_sample_carries_its_options_and_comes_back_as_text(connect):
     assert params["messages"] == [{"role": "user", "content": {"type": "text", "text": "Say hello"}}]
 
 
-async def test_the_older_revisions_have_samples_and_roots_but_no_forms(transport, subtests):
+async def test_older_revisions_have_sampling_and_roots_but_no_elicitation(transport, subtests):
     for version in ["2024-11-05", "2025-03-26"]:
         with subtests.test(version=version):
             client = await Client(transport, version).open()
@@ -251,7 +251,7 @@ async def test_an_answer_needs_either_a_result_or_an_error(latest_legacy, subtes
         with subtests.test(more=more):
             client = await latest_legacy()
             reply = await client.post({"jsonrpc": "2.0", "id": "s1", **more})
-            # On a channel an answer is not answered, whatever is wrong with it.
+            # On a channel a response is never answered, not even an invalid one.
             assert reply.refused(400, -32600) if client.transport.http or not more else reply.accepted
             assert (await client.request("ping")).served
 
@@ -265,19 +265,19 @@ async def test_a_second_answer_to_a_question_is_dropped(latest_legacy):
     assert text(await exchange.reply()) == "Hello first"
 
 
-async def test_a_sample_may_come_back_in_several_blocks(connect):
+async def test_a_sampling_result_may_have_several_blocks(connect):
     blocks = [{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]
     answer = answers([{"role": "assistant", "content": blocks, "model": "m1"}])
     assert text(await (await connect()).ask_tool("ask_model", {}, answer)) == "hello by m1"
 
 
 @contract
-async def test_roots_are_asked_for(connect):
+async def test_roots_are_requested(connect):
     roots = [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]
     assert text(await (await connect()).ask_tool("ask_roots", {}, answers([{"roots": roots}]))) == "file:///a file:///b"
 
 
-async def test_a_page_is_asked_to_be_opened_where_the_revision_has_that(connect, revision):
+async def test_url_elicitation_is_sent_where_the_revision_has_it(connect, revision):
     asked = []
 
     def answer(method, params):
@@ -322,7 +322,7 @@ async def test_a_client_that_cannot_be_asked_is_not_asked(connect, revision, sub
                 assert "error" in reply.message or reply.result["isError"]
 
 
-async def test_handlers_can_offer_less_to_a_client_that_can_less(connect):
+async def test_handlers_can_adapt_to_missing_client_capabilities(connect):
     reply = await (await connect(capabilities={"elicitation": {}})).tool("whoami")
     assert '"form":true' in text(reply)
 
@@ -337,7 +337,7 @@ async def test_a_question_on_a_stream_is_answered_in_a_request_of_its_own(latest
     assert text(await exchange.reply()) == "Hello Al"
 
 
-async def test_an_answer_from_somebody_else_does_not_count(latest_legacy):
+async def test_an_answer_from_another_session_is_ignored(latest_legacy):
     client, other = await latest_legacy(token="alice"), await latest_legacy(token="bob")
     exchange = client.begin("tools/call", {"name": "ask_name"})
     question = await exchange.message()
@@ -364,7 +364,7 @@ async def test_a_client_that_answers_with_an_error_makes_a_tool_error(latest_leg
     assert "User rejected" in raised(await exchange.reply())
 
 
-async def test_three_bad_answers_on_a_stream_are_enough(latest_legacy):
+async def test_three_invalid_answers_on_a_stream_are_an_error(latest_legacy):
     asked = []
     bad = [accept(city="Oslo", nights=99)] * 5
     reply = await (await latest_legacy()).ask_tool("ask_trip", {}, answers(bad, asked))
@@ -384,7 +384,7 @@ async def test_a_question_waits_no_longer_than_its_limit(limits, clock, latest_l
     }
 
 
-async def test_a_session_that_ends_takes_its_questions_along(latest_legacy):
+async def test_the_end_of_a_session_ends_its_questions(latest_legacy):
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "ask_name"})
     await exchange.message()
@@ -393,7 +393,7 @@ async def test_a_session_that_ends_takes_its_questions_along(latest_legacy):
 
 
 @contract
-async def test_cancelling_a_call_takes_its_question_back(latest_legacy):
+async def test_cancelling_a_call_withdraws_its_question(latest_legacy):
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "ask_name"}, id=5)
     await exchange.message()
@@ -402,9 +402,9 @@ async def test_cancelling_a_call_takes_its_question_back(latest_legacy):
     assert "id" not in reply.message or reply.message["id"] != 5
 
 
-async def test_logs_around_a_question_are_told_once(connect, revision):
+async def test_logs_around_a_question_are_sent_once(connect, revision):
     client = await connect()
-    told = []
+    logged = []
     params = {"name": "log_around", "arguments": {}}
     if revision == "2026-07-28":
         level = {"io.modelcontextprotocol/logLevel": "info"}
@@ -416,8 +416,8 @@ async def test_logs_around_a_question_are_told_once(connect, revision):
     else:
         replies = [await client.converse("tools/call", params, answers([value(True)]))]
     for reply in replies:
-        told += [params["data"] for params in reply.notifications("notifications/message")]
-    assert told == ["before", "after"]
+        logged += [params["data"] for params in reply.notifications("notifications/message")]
+    assert logged == ["before", "after"]
 
 
 async def test_the_user_s_answer_to_the_same_question_in_a_loop_is_not_used_twice(connect):

@@ -45,13 +45,13 @@ async def test_each_principal_has_a_rate_of_its_own(either, rates):
 
 
 @on_http
-async def test_requests_over_the_rate_of_an_address_are_refused_whoever_sends_them(modern, rates):
+async def test_requests_over_the_rate_of_an_address_are_refused_for_every_principal(modern, rates):
     rates(ADDRESS="3/h")
     statuses = [(await modern(token=token).tool("add", CALL)).status for token in ("alice", "bob", "nobody", "alice")]
     assert statuses == [200, 200, 401, 429]
 
 
-async def test_what_a_client_says_of_its_address_does_not_make_it_another(modern, rates):
+async def test_forwarding_headers_of_a_client_do_not_change_its_address(modern, rates):
     rates(ADDRESS="2/h", NUM_PROXIES=1)
     client = modern(token="alice")
     found = [
@@ -63,7 +63,7 @@ async def test_what_a_client_says_of_its_address_does_not_make_it_another(modern
 
 
 @on_http
-async def test_after_too_many_bad_tokens_an_address_is_not_listened_to_unless_it_is_known(modern, rates):
+async def test_after_many_bad_tokens_an_address_is_refused_unless_its_token_is_known(modern, rates):
     rates(TOKEN_FAILURES="3/h")
     known = modern(token="alice")
     assert (await known.tool("add", CALL)).status == 200

@@ -24,7 +24,7 @@ async def seen_by(client, **how):
     return (await client.tool("request", **how)).result["structuredContent"]
 
 
-async def test_it_says_what_was_asked(places):
+async def test_the_request_of_a_handler_describes_the_http_request(places):
     message = places.request_message("tools/call", {"name": "request", "arguments": {}})
     headers = {"user-agent": "tests/1", "host": "localhost:8000"}
     reply = await places.post(message, headers=headers, query_string=b"a=1&b=%C3%A9")
@@ -57,20 +57,20 @@ async def test_it_says_what_was_asked(places):
     }
 
 
-async def test_without_a_user_it_is_anonymous(settings, transport):
+async def test_the_request_without_a_user_is_anonymous(settings, transport):
     settings.MCP = {**settings.MCP, "AUTH": "none"}
     seen = await seen_by(Client(transport, STATELESS, server="places", token=None))
     assert (seen["user"], seen["auser"], seen["anonymous"]) == ("", "", True)
 
 
-async def test_the_token_is_nowhere_in_it_and_goes_on_working(places, transport):
+async def test_the_token_is_not_in_the_request_and_remains_valid(places, transport):
     for client in (places, await Client(transport, HANDSHAKE[-1], server="places", token="bob").open()):
         for needle, found in (("Bearer", False), ("application/json", True)):
             arguments = {"needle": needle}
             assert (await client.tool("whether_request_has", arguments)).result["structuredContent"]["result"] is found
 
 
-async def test_a_query_that_is_no_text_is_the_client_s_fault(places):
+async def test_a_query_that_is_not_utf_8_is_a_bad_request(places):
     reply = await places.tool("request", query_string=b"\xff")
     assert reply.status in (200, 400)
     assert "reference" not in reply.body.decode()
@@ -79,7 +79,7 @@ async def test_a_query_that_is_no_text_is_the_client_s_fault(places):
 
 @pytest.fixture(params=["setting", "server"])
 def below(request, settings, transport):
-    """The project is served below a path, which the setting says, or the server."""
+    """Serve the project below a path, from the setting or from the server."""
     if request.param == "setting":
         settings.FORCE_SCRIPT_NAME = SCRIPT
         return {}
@@ -87,7 +87,7 @@ def below(request, settings, transport):
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-async def test_a_project_below_a_path_is_found_and_knows_it(places, below, slash):
+async def test_a_project_below_a_path_is_served_with_its_path(places, below, slash):
     where = places.path()
     seen = await seen_by(places, path=f"{SCRIPT}{where}{slash}", **below)
     assert (seen["path"], seen["path_info"], seen["script"]) == (f"{SCRIPT}{where}{slash}", where + slash, SCRIPT)
@@ -107,7 +107,7 @@ async def test_handlers_reverse_urls_at_the_root(places):
 
 
 class Nested:
-    """Endpoints below what a project's patterns capture."""
+    """Endpoints below URL patterns with arguments."""
 
     urlpatterns = [
         path("view/<slug:tenant>/<int:year>/", include("mcp_django.urls")),
@@ -116,7 +116,7 @@ class Nested:
     ]
 
 
-async def test_what_the_patterns_around_the_view_capture_reaches_the_handler(settings):
+async def test_arguments_of_outer_url_patterns_reach_the_handler(settings):
     settings.ROOT_URLCONF = Nested
     client = Client(Transport(get_asgi_application, ""), STATELESS, server="places")
     seen = await seen_by(client, path="/view/acme/2026/mcp/places")
@@ -125,7 +125,7 @@ async def test_what_the_patterns_around_the_view_capture_reaches_the_handler(set
     assert (await seen_by(client, path="/unnamed/7/mcp/places"))["captured"] == {}
 
 
-async def test_what_the_server_s_own_path_captures_has_the_same_types_on_both_transports(settings, transport):
+async def test_url_arguments_have_the_same_types_on_both_transports(settings, transport):
     servers = {**settings.MCP["SERVERS"], "places": {"PATH": "<slug:tenant>/<int:year>/<uuid:key>/mcp"}}
     settings.MCP = {**settings.MCP, "SERVERS": servers}
     client = Client(transport, STATELESS)
@@ -137,7 +137,7 @@ async def test_what_the_server_s_own_path_captures_has_the_same_types_on_both_tr
 ODD_PATHS = ["//mcp/places", "/mcp//places", "/mcp/places//", "/mcp/Places", "/mcp/places/x", "/mcp/./places"]
 
 
-async def test_odd_paths_are_django_s_to_refuse(places, subtests):
+async def test_unusual_paths_are_refused_by_django(places, subtests):
     for odd in ODD_PATHS:
         with subtests.test(odd=odd):
             reply = await places.tool("around", path=places.transport.prefix + odd)

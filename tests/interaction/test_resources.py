@@ -77,7 +77,7 @@ async def test_a_variable_is_converted_to_the_annotated_type(either):
 
 
 @contract
-async def test_what_is_not_there_is_the_error_of_the_revision(connect, revision, subtests):
+async def test_an_unknown_resource_is_the_error_of_the_revision(connect, revision, subtests):
     for uri in ["note://nowhere", "note://by/a/b", "note://numbered/seven", "note://by/", "not a uri"]:
         with subtests.test(uri=uri):
             reply = await read(await connect(), uri)
@@ -86,7 +86,7 @@ async def test_what_is_not_there_is_the_error_of_the_revision(connect, revision,
             assert reply.error["data"] == {"uri": uri}
 
 
-async def test_a_variable_never_climbs_out_of_its_segment(modern, subtests):
+async def test_a_variable_never_spans_segments(modern, subtests):
     for uri in ["note://by/%2e%2e", "note://by/..%2f..%2fetc", "note://by/%2Fetc%2Fpasswd"]:
         with subtests.test(uri=uri):
             reply = await read(modern(), uri)
@@ -104,7 +104,7 @@ async def test_reading_without_a_uri_is_invalid_params(either, subtests):
             assert reply.error["code"] == -32602
 
 
-async def test_a_bug_in_a_resource_is_an_internal_error_that_says_nothing(either):
+async def test_a_bug_in_a_resource_is_an_internal_error_without_details(either):
     reply = await read(await either(), "note://buggy")
     assert reply.refused(200, -32603)
     assert b"swordfish" not in reply.body
@@ -128,7 +128,7 @@ async def test_lists_and_reads_have_cache_hints_in_the_stateless_era_only(connec
             assert not {"ttlMs", "cacheScope"} & set(reply.result)
 
 
-async def test_lists_may_be_kept_for_a_minute_and_contents_not_at_all(modern):
+async def test_lists_may_be_cached_for_a_minute_and_contents_never(modern):
     client = modern()
     assert (await client.request("tools/list")).result["ttlMs"] == 60_000
     assert (await read(client, "note://static")).result["ttlMs"] == 0

@@ -1,7 +1,7 @@
 """A client that lost the stream of its call goes on after the last event it has (basic/transports, resumability).
 
-The events of a call are numbered by its stream; each test compares what a client saw over all its connections with what
-was said.
+The events of a call are numbered by its stream; each test compares the events that a client read over all its
+connections with the events that were sent.
 """
 
 import json
@@ -73,7 +73,7 @@ async def leave(exchange):
 
 
 @on_http
-async def test_a_client_hears_what_it_missed_and_the_answer(legacy, checkpoints):
+async def test_a_resumed_stream_sends_missed_events_and_the_response(legacy, checkpoints):
     client = await legacy()
     exchange = begin(client, to=3)
     checkpoints.gate("say 1").set()
@@ -88,7 +88,7 @@ async def test_a_client_hears_what_it_missed_and_the_answer(legacy, checkpoints)
     await finish(again)
 
 
-async def test_a_client_goes_on_while_the_call_still_speaks(legacy, checkpoints):
+async def test_a_client_resumes_while_the_call_still_sends_events(legacy, checkpoints):
     client = await legacy()
     exchange = begin(client, to=3)
     checkpoints.gate("say 1").set()
@@ -107,7 +107,7 @@ async def test_a_client_goes_on_while_the_call_still_speaks(legacy, checkpoints)
 
 
 @on_http
-async def test_whoever_comes_back_replaces_the_connection_that_seems_to_live(legacy, checkpoints):
+async def test_a_resumption_replaces_a_connection_that_seems_alive(legacy, checkpoints):
     client = await legacy()
     exchange = begin(client, to=2)
     checkpoints.gate("say 1").set()
@@ -123,7 +123,7 @@ async def test_whoever_comes_back_replaces_the_connection_that_seems_to_live(leg
     await finish(again)
 
 
-async def test_what_the_dead_connection_swallowed_is_sent_again(legacy, checkpoints):
+async def test_events_lost_by_a_dead_connection_are_sent_again(legacy, checkpoints):
     client = await legacy()
     exchange = begin(client, to=3)
     for gate in ("say 1", "say 2", "say 3"):
@@ -157,7 +157,7 @@ async def test_streams_open_with_an_id_where_clients_can_read_it(legacy, handsha
     assert first.id
 
 
-async def test_a_client_can_come_back_with_the_first_id_alone(latest_legacy, checkpoints):
+async def test_a_client_can_resume_with_the_first_id_only(latest_legacy, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, "poll")
     primed = await exchange.frame()
@@ -167,7 +167,7 @@ async def test_a_client_can_come_back_with_the_first_id_alone(latest_legacy, che
     assert text(await again.message()) == "closed"
 
 
-async def test_a_handler_sends_its_client_away_and_the_client_comes_back(latest_legacy, checkpoints, subtests):
+async def test_a_handler_closes_the_stream_and_the_client_resumes_it(latest_legacy, checkpoints, subtests):
     for first in ["", "word"]:
         with subtests.test(first=first):
             checkpoints.reset()
@@ -186,7 +186,7 @@ async def test_a_handler_sends_its_client_away_and_the_client_comes_back(latest_
             assert text(await again.message()) == "closed"
 
 
-async def test_a_plain_function_sends_its_client_away(latest_legacy):
+async def test_a_plain_function_closes_the_stream(latest_legacy):
     client = await latest_legacy()
     exchange = begin(client, "poll_in_a_thread")
     assert (await frames_of(exchange))[-1].retry == 250
@@ -195,7 +195,7 @@ async def test_a_plain_function_sends_its_client_away(latest_legacy):
 
 
 @pytest.mark.revisions(*REVISIONS)
-async def test_no_client_is_sent_away_where_the_revision_does_not_know_it(connect, revision, checkpoints):
+async def test_the_stream_is_not_closed_in_a_revision_without_polling(connect, revision, checkpoints):
     if revision == POLLING:
         return
     client = await connect()
@@ -205,9 +205,9 @@ async def test_no_client_is_sent_away_where_the_revision_does_not_know_it(connec
     assert text(reply.message) == "not closed"
 
 
-async def test_a_question_asked_while_the_client_was_away_reaches_it(latest_legacy, checkpoints):
+async def test_a_question_sent_during_a_disconnect_reaches_the_client(latest_legacy, checkpoints):
     client = await latest_legacy()
-    exchange = begin(client, "ask_when_told")
+    exchange = begin(client, "ask_after_gate")
     assert data(await exchange.message()) == "before"
     await leave(exchange)
     checkpoints.gate("ask").set()
@@ -233,7 +233,7 @@ async def test_a_call_without_a_reader_does_not_wait_for_one(limits, latest_lega
 
 
 @on_http
-async def test_what_is_not_remembered_is_refused_and_not_left_out(limits, latest_legacy, checkpoints):
+async def test_resuming_after_discarded_events_is_refused(limits, latest_legacy, checkpoints):
     limits(EVENTS=5)
     client = await latest_legacy()
     exchange = begin(client, "chatter_on", to=50)
@@ -245,7 +245,7 @@ async def test_what_is_not_remembered_is_refused_and_not_left_out(limits, latest
     assert (reply.status, b"have expired" in reply.body) == (400, True)
 
 
-async def test_an_id_that_was_changed_is_a_bad_request(latest_legacy, checkpoints, subtests):
+async def test_a_changed_event_id_is_a_bad_request(latest_legacy, checkpoints, subtests):
     for change in [lambda id: id + "x", lambda id: id.replace(".1.", ".2.", 1), lambda id: "é", str.upper]:
         with subtests.test(change=change):
             checkpoints.reset()
@@ -259,7 +259,7 @@ async def test_an_id_that_was_changed_is_a_bad_request(latest_legacy, checkpoint
             await finish(exchange)
 
 
-async def test_an_id_of_another_session_is_a_bad_request(latest_legacy, checkpoints):
+async def test_an_event_id_of_another_session_is_a_bad_request(latest_legacy, checkpoints):
     client, other = await latest_legacy(), await latest_legacy()
     exchange = begin(client, to=1)
     checkpoints.gate("say 1").set()
@@ -269,7 +269,7 @@ async def test_an_id_of_another_session_is_a_bad_request(latest_legacy, checkpoi
     await finish(exchange)
 
 
-async def test_nobody_resumes_in_the_session_of_somebody_else(latest_legacy, checkpoints):
+async def test_another_owner_cannot_resume_in_a_session(latest_legacy, checkpoints):
     client = await latest_legacy(token="alice")
     exchange = begin(client, to=1)
     checkpoints.gate("say 1").set()
@@ -305,7 +305,7 @@ async def test_the_end_of_the_session_ends_a_stream_that_was_resumed(latest_lega
 
 
 @on_http
-async def test_a_client_goes_on_at_another_worker(legacy, move, checkpoints):
+async def test_a_client_resumes_at_another_worker(legacy, move, checkpoints):
     client = await legacy()
     exchange = begin(client, to=4)
     for gate in ("say 1", "say 2"):
@@ -325,7 +325,7 @@ async def test_a_client_goes_on_at_another_worker(legacy, move, checkpoints):
     await finish(again)
 
 
-async def test_a_client_wanders_between_workers(latest_legacy, move, checkpoints):
+async def test_a_client_resumes_at_several_workers(latest_legacy, move, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, to=6)
     for number in range(1, 6):
@@ -343,7 +343,7 @@ async def test_a_client_wanders_between_workers(latest_legacy, move, checkpoints
     await finish(exchange)
 
 
-async def test_a_client_that_left_another_worker_is_not_written_for(latest_legacy, move, checkpoints):
+async def test_events_are_not_relayed_for_a_client_that_left_another_worker(latest_legacy, move, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, to=2)
     checkpoints.gate("say 1").set()
@@ -359,9 +359,7 @@ async def test_a_client_that_left_another_worker_is_not_written_for(latest_legac
     await checkpoints.until("said 2")
 
 
-async def test_nobody_fills_the_log_by_asking_for_the_same_again_and_again(
-    limits, latest_legacy, move, checkpoints, monkeypatch
-):
+async def test_repeated_resumptions_do_not_fill_the_event_log(limits, latest_legacy, move, checkpoints, monkeypatch):
     limits(SSE_UPGRADE_AFTER=0.01)  # The stream starts before the first message.
     monkeypatch.setattr("mcp_django.runtime.streams.call_streams.MAX_REPEATED_BYTES", 1000)
     client = await latest_legacy()
@@ -383,7 +381,7 @@ async def test_nobody_fills_the_log_by_asking_for_the_same_again_and_again(
     await checkpoints.until("answered")
 
 
-async def test_a_client_whose_worker_ends_is_not_written_for(latest_legacy, move, checkpoints):
+async def test_events_are_not_relayed_for_a_client_whose_worker_ended(latest_legacy, move, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, to=2)
     checkpoints.gate("say 1").set()
@@ -404,9 +402,9 @@ async def test_a_client_whose_worker_ends_is_not_written_for(latest_legacy, move
     assert not ring.is_delivered
 
 
-async def test_a_handler_sends_a_client_of_another_worker_away(latest_legacy, move, checkpoints):
+async def test_a_handler_closes_the_stream_of_a_client_at_another_worker(latest_legacy, move, checkpoints):
     client = await latest_legacy()
-    exchange = begin(client, "ask_when_told")
+    exchange = begin(client, "ask_after_gate")
     await exchange.message()
     home = move()
     again = client.listen(exchange.last_id)
@@ -417,7 +415,7 @@ async def test_a_handler_sends_a_client_of_another_worker_away(latest_legacy, mo
     assert frames[-1].retry == 500
 
 
-async def test_what_another_worker_forgot_is_refused_there_too(limits, latest_legacy, move, checkpoints):
+async def test_resuming_events_discarded_by_another_worker_is_refused(limits, latest_legacy, move, checkpoints):
     limits(EVENTS=5)
     client = await latest_legacy()
     exchange = begin(client, "chatter_on", to=50)
@@ -443,7 +441,7 @@ async def test_a_call_that_died_with_its_worker_is_refused(latest_legacy, move, 
     await finish(exchange)
 
 
-async def test_a_process_that_ends_leaves_what_was_not_heard(latest_legacy, move, checkpoints):
+async def test_a_shutdown_stores_unsent_events(latest_legacy, move, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, to=2)
     checkpoints.gate("say 1").set()
@@ -461,7 +459,7 @@ async def test_a_process_that_ends_leaves_what_was_not_heard(latest_legacy, move
         await finish(again)
 
 
-async def test_a_process_that_ends_leaves_what_it_sent_and_may_not_have_arrived(latest_legacy, move, checkpoints):
+async def test_a_shutdown_stores_sent_events_that_may_be_lost(latest_legacy, move, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, to=2)
     for gate in ("say 1", "say 2", "answer"):
@@ -478,7 +476,7 @@ async def test_a_process_that_ends_leaves_what_it_sent_and_may_not_have_arrived(
     await finish(again)
 
 
-async def test_a_process_that_ends_leaves_what_another_worker_sent(latest_legacy, move, checkpoints):
+async def test_a_shutdown_stores_events_that_another_worker_sent(latest_legacy, move, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, to=2)
     checkpoints.gate("say 1").set()

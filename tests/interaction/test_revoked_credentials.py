@@ -1,4 +1,4 @@
-"""What is under way when its credential is withdrawn: long calls, whose answers are streams."""
+"""Long calls with streams, and a credential that is revoked meanwhile."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ def known(settings, monkeypatch):
 
 
 async def speaking(client, checkpoints):
-    """A call that has said something on its stream, and waits."""
+    """Start a call that sends a message on its stream and waits."""
     exchange = client.begin("tools/call", SPEAK, meta=PROGRESS)
     assert (await exchange.message())["method"] == "notifications/progress"
     await checkpoints.until("wait reached", checkpoints.counts["wait reached"] or 1)
@@ -29,12 +29,12 @@ async def speaking(client, checkpoints):
 
 
 async def over(exchange):
-    """Wait until the stream is over; what was said on the rest of it."""
-    said = []
+    """Read the stream to its end; return its data."""
+    data = []
     while (frame := await exchange.frame()) is not None:
-        said += [frame.data] if frame.data else []
+        data += [frame.data] if frame.data else []
     await exchange.end()
-    return said
+    return data
 
 
 @on_http
@@ -49,7 +49,7 @@ async def test_a_stateless_call_is_cancelled_when_its_token_is_revoked(known, cl
 
 
 @on_http
-async def test_the_stream_of_a_session_s_call_ends_and_can_be_resumed_with_a_credential_that_is_good(
+async def test_a_session_call_stream_ends_and_can_be_resumed_with_a_valid_credential(
     known, clock, latest_legacy, checkpoints
 ):
     client = await latest_legacy(token="alice")
@@ -63,9 +63,7 @@ async def test_the_stream_of_a_session_s_call_ends_and_can_be_resumed_with_a_cre
     assert (await resumed.message())["result"]["content"][0]["text"] == "waited"
 
 
-async def test_a_call_s_stream_ends_when_its_token_has_lost_a_scope_and_not_when_it_has_won_one(
-    known, clock, either, checkpoints, monkeypatch
-):
+async def test_the_stream_of_a_call_ends_when_its_token_loses_a_scope(known, clock, either, checkpoints, monkeypatch):
     less, more = (
         await speaking(await either(token="writer"), checkpoints),
         await speaking(await either(token="carol"), checkpoints),
@@ -77,7 +75,7 @@ async def test_a_call_s_stream_ends_when_its_token_has_lost_a_scope_and_not_when
     assert (await more.reply()).served
 
 
-async def test_a_call_s_stream_goes_on_while_credentials_cannot_be_verified(
+async def test_the_stream_of_a_call_goes_on_while_credentials_cannot_be_verified(
     known, clock, either, checkpoints, monkeypatch
 ):
     exchange = await speaking(await either(), checkpoints)
@@ -95,7 +93,7 @@ async def test_a_call_s_stream_goes_on_while_credentials_cannot_be_verified(
     assert (await exchange.reply()).served
 
 
-async def test_a_function_of_the_request_is_asked_about_the_request_that_opened_the_stream(
+async def test_required_scopes_are_computed_from_the_request_that_opened_the_stream(
     known, clock, settings, either, checkpoints
 ):
     described = {

@@ -1,4 +1,4 @@
-"""Samples of the client's model in every revision (client/sampling): what is sent fits its schema, and what it cannot
+"""Sampling in every revision (client/sampling): requests fit the schema, and content that the revision cannot
 express is refused in words.
 """
 
@@ -11,7 +11,7 @@ WITH_TOOLS = ["2025-11-25", "2026-07-28"]
 CAPABLE = {"sampling": {"tools": {}, "context": {}}}
 
 
-def said(content, stop="endTurn"):
+def make_reply(content, stop="endTurn"):
     content = {"type": "text", "text": content} if isinstance(content, str) else content
     return {"role": "assistant", "content": content, "model": "m1", "stopReason": stop}
 
@@ -38,7 +38,10 @@ def script(lines, asked):
 @pytest.mark.revisions(*WITH_TOOLS)
 async def test_the_model_uses_tools_until_it_has_its_answer(connect, checkpoints):
     asked = []
-    lines = [said([wants("count", word="door"), wants("add", "u2", a=1, b=2)], "toolUse"), said("four and three")]
+    lines = [
+        make_reply([wants("count", word="door"), wants("add", "u2", a=1, b=2)], "toolUse"),
+        make_reply("four and three"),
+    ]
     client = await connect(capabilities=CAPABLE)
     reply = await client.ask_tool("sample_with_tools", {}, script(lines, asked))
     assert text(reply) == "four and three after 4 messages"
@@ -48,7 +51,7 @@ async def test_the_model_uses_tools_until_it_has_its_answer(connect, checkpoints
     assert checkpoints.counts["count"] == 1
 
 
-async def test_a_client_without_tools_is_not_sent_any(connect, revision):
+async def test_a_client_without_sampling_tools_is_not_sent_any(connect, revision):
     client = await connect(capabilities={"sampling": {} if revision in WITH_TOOLS else {"tools": {}}})
     reply = await client.tool("sample_with_tools")
     if revision == STATELESS:
@@ -58,9 +61,9 @@ async def test_a_client_without_tools_is_not_sent_any(connect, revision):
         assert (text(reply), len(reply.messages)) == ("The client does not support sampling.tools", 1)
 
 
-async def test_a_message_of_several_blocks_is_written_as_the_revision_has_it(connect, revision):
+async def test_a_message_of_several_blocks_has_the_form_of_the_revision(connect, revision):
     asked = []
-    reply = await (await connect()).ask_tool("sample_media", {}, script([said("a door")], asked))
+    reply = await (await connect()).ask_tool("sample_media", {}, script([make_reply("a door")], asked))
     assert text(reply) == "a door"
     kinds = [
         [
@@ -72,7 +75,7 @@ async def test_a_message_of_several_blocks_is_written_as_the_revision_has_it(con
     assert kinds == ([["text", "image"]] if revision in WITH_TOOLS else [["text"], ["image"]])
 
 
-async def test_sound_is_sent_where_the_revision_has_it(connect, revision):
+async def test_audio_is_sent_where_the_revision_has_it(connect, revision):
     client = await connect()
     if revision == "2024-11-05":
         reply = await client.tool("sample_sound")
@@ -82,15 +85,15 @@ async def test_sound_is_sent_where_the_revision_has_it(connect, revision):
         )
         assert reply.result["isError"]
     else:
-        assert text(await client.ask_tool("sample_sound", {}, answers([said("a door")]))) == "a door"
+        assert text(await client.ask_tool("sample_sound", {}, answers([make_reply("a door")]))) == "a door"
 
 
-async def test_a_value_is_asked_for_until_it_fits(connect, revision, subtests):
+async def test_a_sampled_value_is_requested_until_it_is_valid(connect, revision, subtests):
     for capabilities in [{"sampling": {}}, CAPABLE]:
         with subtests.test(capabilities=capabilities):
             asked = []
             client = await connect(capabilities=capabilities)
-            lines = [said("Yes!"), said('```json\n{"good": true, "why": "it closes"}\n```')]
+            lines = [make_reply("Yes!"), make_reply('```json\n{"good": true, "why": "it closes"}\n```')]
             reply = await client.ask_tool("sample_verdict", {}, script(lines, asked))
             assert '"good":true' in text(reply)
             assert [message["role"] for message in asked[1]["messages"]] == ["user", "assistant", "user"]

@@ -31,7 +31,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 class User:
-    """Answers whatever is asked, and notes it."""
+    """A user that answers every question, and records it."""
 
     def __init__(self, action: str = "accept") -> None:
         self.action, self.asked = action, list[str]()
@@ -127,30 +127,30 @@ def test_a_mirrored_argument_is_sent_and_accepted(url: str, mode: str) -> None:
 
 
 def test_progress_reaches_the_client(url: str, mode: str) -> None:
-    heard = []
+    received = []
 
     async def progress(value: float, total: float | None, message: str | None) -> None:
-        heard.append((value, total, message))
+        received.append((value, total, message))
 
     async def use(client: Client) -> Any:
         return await client.call_tool("test_tool_with_progress", {}, progress_callback=progress)
 
     with_client(url, mode, use)
-    assert [value for value, _, _ in heard] == [0, 50, 100]
-    assert heard[0][1:] == (100, "Completed step 0 of 100")
+    assert [value for value, _, _ in received] == [0, 50, 100]
+    assert received[0][1:] == (100, "Completed step 0 of 100")
 
 
 def test_log_messages_reach_a_client_that_wants_them(url: str, mode: str) -> None:
-    heard = []
+    received = []
 
-    async def hear(params: Any) -> None:
-        heard.append(params.data)
+    async def log_message(params: Any) -> None:
+        received.append(params.data)
 
     async def use(client: Client) -> Any:
         return await client.call_tool("test_tool_with_logging", {})
 
-    with_client(url, mode, use, logging_callback=hear, log_level="info")
-    assert heard == ["Tool execution started", "Tool processing data", "Tool execution completed"]
+    with_client(url, mode, use, logging_callback=log_message, log_level="info")
+    assert received == ["Tool execution started", "Tool processing data", "Tool execution completed"]
 
 
 def test_a_tool_asks_twice(url: str, mode: str) -> None:
@@ -161,7 +161,7 @@ def test_a_tool_asks_twice(url: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-def test_declining_is_an_answer(url: str, mode: str, action: str) -> None:
+def test_declining_is_not_an_error(url: str, mode: str, action: str) -> None:
     result = call(url, mode, "test_input_required_result_multi_round", user=User(action))
     assert result.content[0].text == "Multi-round complete for friend who likes none"
 
@@ -224,5 +224,5 @@ def test_calls_run_side_by_side(url: str, mode: str) -> None:
 
 @on_both
 def test_one_handler_asks_loops_samples_and_books_in_both_eras(url: str, mode: str) -> None:
-    """What `make clients` tries with the clients of other packages, too."""
+    """`make clients` runs the same with the clients of other packages."""
     assert "5 questions answered" in asyncio.run(check("http", url, {"add_numbers": {"a": 2, "b": 3}}, mode))

@@ -1,4 +1,4 @@
-"""A session's own stream: who may open it, who hears what on it, and how it ends (basic/transports, listening for
+"""The stream of a session: permission to open it, its notifications and its end (basic/transports, listening for
 messages from the server).
 """
 
@@ -22,8 +22,8 @@ POLLING = HANDSHAKE[-1]
 numbers = itertools.count(1)
 
 
-async def say(client, data):
-    """Tell a session something, as any part of the project would."""
+async def send_log(client, data):
+    """Send a log message to a session, as any part of the project would."""
     row = await Session.objects.aget(key_hash=Session.hash(client.session))
     message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": data}}
     await wiring.get_services().event_publisher.publish(EventDraft(f"session:{row.pk}", "message", message))
@@ -57,54 +57,54 @@ async def delete(client):
 
 
 @on_http
-async def test_a_session_hears_what_concerns_it(legacy):
+async def test_a_session_stream_has_the_notifications_of_its_session(legacy):
     client = await legacy()
     exchange = await opened(client)
     for number in (1, 2):
-        await say(client, number)
+        await send_log(client, number)
     assert [data(await exchange.message()) for _ in range(2)] == [1, 2]
     await leave(exchange)
 
 
-async def test_nobody_hears_what_concerns_another_session(latest_legacy):
+async def test_a_session_stream_has_no_notifications_of_another_session(latest_legacy):
     client, other = await latest_legacy(), await latest_legacy()
     exchange = await opened(client)
-    await say(other, "for the other")
-    await say(client, "for this one")
+    await send_log(other, "for the other")
+    await send_log(client, "for this one")
     assert data(await exchange.message()) == "for this one"
     await leave(exchange)
 
 
 @on_http
-async def test_a_client_that_comes_back_hears_what_it_missed_once_and_in_order(legacy):
+async def test_a_resumed_session_stream_sends_missed_events_once_and_in_order(legacy):
     client = await legacy()
     exchange = await opened(client)
-    await say(client, 1)
+    await send_log(client, 1)
     assert data(await exchange.message()) == 1
     await leave(exchange)
     for number in (2, 3):
-        await say(client, number)
+        await send_log(client, number)
     again = await opened(client, exchange.last_id)
-    await say(client, 4)
+    await send_log(client, 4)
     assert [data(await again.message()) for _ in range(3)] == [2, 3, 4]
     await leave(again)
 
 
-async def test_a_new_stream_begins_now(latest_legacy):
+async def test_a_new_session_stream_sends_no_past_events(latest_legacy):
     client = await latest_legacy()
-    await say(client, "before")
+    await send_log(client, "before")
     exchange = await opened(client)
-    await say(client, "after")
+    await send_log(client, "after")
     assert data(await exchange.message()) == "after"
     await leave(exchange)
 
 
-async def test_the_newest_stream_is_the_session_s_own(legacy):
+async def test_a_new_session_stream_replaces_the_old_one(legacy):
     client = await legacy()
     first = await opened(client)
-    await say(client, 1)
+    await send_log(client, 1)
     second = await opened(client)
-    await say(client, 2)
+    await send_log(client, 2)
     assert data(await first.message()) == 1
     await until_it_ends(first)
     assert data(await second.message()) == 2
@@ -112,10 +112,10 @@ async def test_the_newest_stream_is_the_session_s_own(legacy):
 
 
 @pytest.mark.revisions(*HANDSHAKE)
-async def test_it_opens_with_an_id_where_clients_can_read_it(legacy, handshake):
+async def test_a_session_stream_opens_with_an_id_where_clients_can_read_it(legacy, handshake):
     client = await legacy()
     exchange = await opened(client)
-    await say(client, 1)
+    await send_log(client, 1)
     first = await exchange.frame()
     assert first.id
     assert (first.data == b"") is (handshake == POLLING)
@@ -123,7 +123,7 @@ async def test_it_opens_with_an_id_where_clients_can_read_it(legacy, handshake):
 
 
 @on_http
-async def test_silence_is_filled_with_comments_and_keeps_the_session_alive(limits, clock, legacy):
+async def test_comments_keep_a_silent_session_stream_and_its_session_alive(limits, clock, legacy):
     limits(KEEP_ALIVE=3)
     client = await legacy()
     exchange = await opened(client)
@@ -143,7 +143,7 @@ def watchful(limits, settings):
 
 
 @pytest.mark.usefixtures("watchful")
-async def test_a_credential_that_is_good_no_more_ends_its_stream(clock, latest_legacy, monkeypatch):
+async def test_a_revoked_credential_ends_its_session_stream(clock, latest_legacy, monkeypatch):
     known = ["alice", "bob"]
     monkeypatch.setattr("tests.interaction.verifiers.KNOWN", known)
     exchange, other = await opened(await latest_legacy()), await opened(await latest_legacy(token="bob"))
@@ -155,19 +155,19 @@ async def test_a_credential_that_is_good_no_more_ends_its_stream(clock, latest_l
 
 
 @pytest.mark.usefixtures("watchful")
-async def test_a_credential_that_has_lost_a_scope_ends_its_stream(clock, latest_legacy, monkeypatch):
+async def test_a_credential_that_lost_a_scope_ends_its_session_stream(clock, latest_legacy, monkeypatch):
     exchange = await opened(await latest_legacy(token="writer"))
     await clock.advance_while(exchange.silence())
     monkeypatch.setitem(SCOPES, "writer", frozenset({"notes:read"}))
     await clock.advance_while(until_it_ends(exchange))
 
 
-async def test_the_id_moves_on_with_what_others_are_told(limits, clock, latest_legacy):
+async def test_the_event_id_advances_with_events_of_other_sessions(limits, clock, latest_legacy):
     limits(KEEP_ALIVE=3)
     client, other = await latest_legacy(), await latest_legacy()
     exchange = await opened(client)
     first = await exchange.frame()
-    await say(other, "not for this one")
+    await send_log(other, "not for this one")
     frame = await clock.advance_while(exchange.frame())
     while frame.data is None:
         frame = await clock.advance_while(exchange.frame())
@@ -175,16 +175,16 @@ async def test_the_id_moves_on_with_what_others_are_told(limits, clock, latest_l
     await leave(exchange)
 
 
-async def test_what_the_log_has_lost_is_refused_and_not_left_out(latest_legacy, subtests):
+async def test_resuming_after_events_deleted_from_the_log_is_refused(latest_legacy, subtests):
     for kept in [0, 1]:
         with subtests.test(kept=kept):
             client = await latest_legacy()
             exchange = await opened(client)
-            await say(client, 1)
+            await send_log(client, 1)
             await exchange.message()
             await leave(exchange)
-            await say(client, 2)
-            await say(client, 3)
+            await send_log(client, 2)
+            await send_log(client, 3)
             await wiring.get_services().executor.run(_forget_the_oldest_but, kept)
             reply = await client.listen(exchange.last_id).reply()
             assert (reply.status, b"have expired" in reply.body) == (400, True)
@@ -212,53 +212,53 @@ async def test_an_end_in_the_admin_ends_its_stream(latest_legacy):
     await until_it_ends(exchange)
 
 
-async def test_without_the_right_accept_it_is_not_acceptable(legacy):
+async def test_a_stream_without_the_right_accept_is_not_acceptable(legacy):
     client = await legacy()
     reply = await client.listen(headers={"accept": "application/json"}).reply()
     assert reply.status == 406
     await leave(await opened(client, headers={"accept": "*/*"}))
 
 
-async def test_without_a_session_it_is_a_bad_request(transport, handshake):
+async def test_a_stream_without_a_session_is_a_bad_request(transport, handshake):
     assert (await Client(transport, handshake).listen().reply()).status == 400
 
 
-async def test_in_an_unknown_session_it_is_not_found(transport, handshake):
+async def test_a_stream_in_an_unknown_session_is_not_found(transport, handshake):
     client = Client(transport, handshake)
     client.session = "no-such-session"
     assert (await client.listen().reply()).status == 404
 
 
-async def test_in_somebody_else_s_session_it_is_not_found(legacy):
+async def test_a_stream_in_the_session_of_another_owner_is_not_found(legacy):
     client = await legacy(token="alice")
     client.token = "bob"
     assert (await client.listen().reply()).status == 404
 
 
-async def test_the_stateless_era_has_no_such_stream(transport):
+async def test_the_stateless_era_has_no_session_stream(transport):
     client = Client(transport, STATELESS)
     reply = await client.listen(headers={"mcp-protocol-version": STATELESS}).reply()
     assert reply.status == 405
 
 
-async def test_a_server_of_the_stateless_era_says_what_it_takes(transport):
+async def test_a_server_of_the_stateless_era_names_the_allowed_methods(transport):
     reply = await Client(transport, HANDSHAKE[-1], server="modern").listen().reply()
     assert (reply.status, reply.headers["allow"]) == (405, "POST, OPTIONS")
 
 
-async def test_a_version_that_nobody_knows_is_a_bad_request(latest_legacy):
+async def test_an_unknown_version_is_a_bad_request(latest_legacy):
     client = await latest_legacy()
     assert (await client.listen(headers={"mcp-protocol-version": "1999-01-01"}).reply()).status == 400
 
 
 @on_http
-async def test_head_opens_nothing(latest_legacy):
+async def test_head_opens_no_session_stream(latest_legacy):
     client = await latest_legacy()
     exchange = await opened(client)
     reply = await client.post(method="HEAD", body=b"", headers={"content-type": None, "accept": "text/event-stream"})
     assert (reply.status, reply.body) == (405, b"")
     assert "GET" in reply.headers["allow"]
-    await say(client, "still here")
+    await send_log(client, "still here")
     assert data(await exchange.message()) == "still here"
     await leave(exchange)
 
@@ -294,7 +294,7 @@ async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(latest_legacy):
 
 
 @on_http
-async def test_a_client_that_leaves_leaves_nothing_behind(legacy):
+async def test_a_disconnect_releases_the_session_stream(legacy):
     client = await legacy()
     exchange = await opened(client)
     listens, streams, feed = (
@@ -310,7 +310,7 @@ async def test_a_client_that_leaves_leaves_nothing_behind(legacy):
     assert (streams.has_session(row.pk), changes in feed._topics) == (False, False)
 
 
-async def test_an_id_of_any_shape_is_a_bad_request(latest_legacy, subtests):
+async def test_a_malformed_event_id_is_a_bad_request(latest_legacy, subtests):
     for last in ["s.1.x", "s.99999999999999999999.AAAAAAAAAAAAAAAA", "..", "é", "x" * 5000]:
         with subtests.test(last=last):
             client = await latest_legacy()

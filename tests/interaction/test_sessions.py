@@ -42,7 +42,7 @@ async def test_a_request_in_an_unknown_session_is_not_found(transport, handshake
     assert (await client.post(MESSAGE)).status == 404
 
 
-async def test_a_session_name_of_any_shape_is_no_crash(transport, subtests):
+async def test_a_malformed_session_id_is_answered(transport, subtests):
     for name in ["x" * 5000, "%00", "é", "a b", ""]:
         with subtests.test(name=name):
             client = Client(transport, "2025-11-25")
@@ -57,7 +57,7 @@ async def test_delete_ends_a_session(legacy):
     assert (await client.post(MESSAGE)).status == 404
 
 
-async def test_an_ended_session_stays_ended(legacy):
+async def test_an_ended_session_cannot_be_used_again(legacy):
     client = await legacy()
     await delete(client)
     assert (await delete(client)).status == 404
@@ -66,7 +66,7 @@ async def test_an_ended_session_stays_ended(legacy):
 
 
 @on_http
-async def test_a_database_that_is_down_is_said_at_once_and_is_no_missing_session(latest_legacy, monkeypatch, caplog):
+async def test_an_unavailable_database_is_not_a_missing_session(latest_legacy, monkeypatch, caplog):
     client = await latest_legacy()
 
     async def fail(*args):
@@ -150,7 +150,7 @@ async def test_delete_of_an_unknown_session_is_not_found(transport):
     assert (await delete(client)).status == 404
 
 
-async def test_a_session_of_somebody_else_is_not_found(legacy):
+async def test_a_session_of_another_owner_is_not_found(legacy):
     client = await legacy(token="alice")
     client.token = "bob"
     assert (await client.post(MESSAGE)).status == 404
@@ -166,7 +166,7 @@ async def test_a_session_of_another_server_is_not_found(legacy):
 
 
 @on_http
-async def test_an_end_cancels_what_the_session_has_in_flight(latest_legacy, checkpoints):
+async def test_ending_a_session_cancels_its_calls(latest_legacy, checkpoints):
     client = await latest_legacy()
     waiting = client.begin("tools/call", {"name": "wait"})
     await checkpoints.until("wait reached")
@@ -185,7 +185,7 @@ async def test_get_is_a_stream_or_not_allowed(legacy):
     await exchange.end()
 
 
-async def test_an_answer_nobody_waits_for_is_accepted_and_dropped(legacy):
+async def test_an_unexpected_response_is_accepted_and_dropped(legacy):
     client = await legacy()
     reply = await client.post({"jsonrpc": "2.0", "id": "made-up", "result": {}})
     assert (reply.status, reply.body) == (202, b"")
@@ -204,7 +204,7 @@ async def test_a_notification_without_a_session_is_refused(transport, handshake)
     assert reply.status == 400
 
 
-async def test_an_owner_s_sessions_are_limited_and_the_idle_one_gives_way(limits, latest_legacy):
+async def test_sessions_per_owner_are_limited_and_an_idle_one_is_evicted(limits, latest_legacy):
     limits(SESSIONS_PER_OWNER=2)
     first, second = await latest_legacy(), await latest_legacy()
     third = await latest_legacy()
@@ -212,7 +212,7 @@ async def test_an_owner_s_sessions_are_limited_and_the_idle_one_gives_way(limits
     assert statuses == [404, 200, 200]
 
 
-async def test_one_owner_s_sessions_do_not_push_out_another_s(limits, latest_legacy):
+async def test_sessions_of_one_owner_do_not_evict_those_of_another(limits, latest_legacy):
     limits(SESSIONS_PER_OWNER=1)
     alice, bob = await latest_legacy(token="alice"), await latest_legacy(token="bob")
     assert [(await client.post(MESSAGE)).status for client in (alice, bob)] == [200, 200]
@@ -252,7 +252,7 @@ async def test_an_end_is_known_to_every_process(latest_legacy, restart):
     assert (await client.post(MESSAGE)).status == 404
 
 
-async def test_a_session_whose_own_stream_is_read_is_busy(latest_legacy, transport):
+async def test_a_session_with_an_open_stream_is_not_idle(latest_legacy, transport):
     client = await latest_legacy()
     known = next(one.session for one in get_server("interaction").ports.sessions._entries.values())
     exchange = client.send(method="GET", body=b"", headers={"content-type": None, "accept": "text/event-stream"})

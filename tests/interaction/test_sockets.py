@@ -55,7 +55,7 @@ def connect(port: int) -> socket.socket:
 
 
 def talk(port: int, data: bytes, *, half_close: bool = False) -> bytes:
-    """Send, and read until the server hangs up; with `half_close` say before that nothing follows."""
+    """Send, and read until the server hangs up; with `half_close` close the sending side first."""
     with connect(port) as connection:
         connection.sendall(data)
         if half_close:
@@ -78,25 +78,25 @@ def test_white_space_around_routing_headers_survives_the_server(port: int, path:
     assert b" 200 " in talk(port, padded + b"\r\n" + BODY).splitlines()[0]
 
 
-def test_a_client_that_goes_after_half_a_head_is_no_harm(port: int, path: str) -> None:
+def test_a_disconnect_within_the_head_does_no_harm(port: int, path: str) -> None:
     with connect(port) as connection:
         connection.sendall(head(path, port)[:40])
     still_served(port, path)
 
 
-def test_a_client_that_goes_after_half_a_body_is_no_harm(port: int, path: str) -> None:
+def test_a_disconnect_within_the_body_does_no_harm(port: int, path: str) -> None:
     with connect(port) as connection:
         connection.sendall(head(path, port, Content_Length=str(len(BODY))) + b"\r\n" + BODY[:20])
     still_served(port, path)
 
 
-def test_a_client_that_never_sends_its_body_does_not_hold_up_others(port: int, path: str) -> None:
+def test_a_client_that_never_sends_its_body_does_not_block_others(port: int, path: str) -> None:
     with connect(port) as connection:
         connection.sendall(head(path, port, Content_Length=str(len(BODY))) + b"\r\n" + BODY[:20])
         still_served(port, path)
 
 
-def test_many_half_open_connections_do_not_hold_up_others(port: int, path: str) -> None:
+def test_many_half_open_connections_do_not_block_others(port: int, path: str) -> None:
     half_open = [connect(port) for _ in range(50)]
     try:
         for connection in half_open:
@@ -108,7 +108,7 @@ def test_many_half_open_connections_do_not_hold_up_others(port: int, path: str) 
     still_served(port, path)
 
 
-def test_a_reset_in_the_middle_of_a_call_is_no_harm(port: int, path: str) -> None:
+def test_a_reset_during_a_call_does_no_harm(port: int, path: str) -> None:
     body = BODY.replace(b"add_numbers", b"slow_compute").replace(b'{"a": 1, "b": 2}', b'{"seconds": 30}')
     request = head(path, port, Content_Length=str(len(body))).replace(b"add_numbers", b"slow_compute")
     connection = connect(port)
@@ -118,7 +118,7 @@ def test_a_reset_in_the_middle_of_a_call_is_no_harm(port: int, path: str) -> Non
     still_served(port, path)
 
 
-def test_clients_that_go_free_the_calls_they_left(port: int, path: str) -> None:
+def test_disconnects_free_the_places_of_their_calls(port: int, path: str) -> None:
     """As many calls run as one principal may have. One more waits, and is answered once the clients have left them."""
     body = BODY.replace(b"add_numbers", b"slow_compute").replace(b'{"a": 1, "b": 2}', b'{"seconds": 600}')
     request = head(path, port, Content_Length=str(len(body))).replace(b"add_numbers", b"slow_compute") + b"\r\n" + body
@@ -159,7 +159,7 @@ def test_a_declared_body_beyond_the_limit_is_refused_unread(port: int, path: str
     still_served(port, path)
 
 
-def test_what_is_no_http_is_no_harm(port: int, path: str, subtests: pytest.Subtests) -> None:
+def test_bytes_that_are_not_http_do_no_harm(port: int, path: str, subtests: pytest.Subtests) -> None:
     for data in [
         b"\x00\x01\x02\x03\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -175,7 +175,7 @@ def test_what_is_no_http_is_no_harm(port: int, path: str, subtests: pytest.Subte
             still_served(port, path)
 
 
-def test_a_client_that_says_that_nothing_follows_is_no_harm(port: int, path: str) -> None:
+def test_a_half_closed_connection_does_no_harm(port: int, path: str) -> None:
     talk(port, head(path, port, Content_Length=str(len(BODY))) + b"\r\n" + BODY, half_close=True)
     still_served(port, path)
 

@@ -1,4 +1,4 @@
-"""Scopes that depend on arguments, over transports: said before anything else is, and all at once."""
+"""Scopes that depend on arguments, over transports: all are named in the first response."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.interaction.transports import contract
 
 
 @pytest.fixture(autouse=True)
-def _a_tool_that_says_much(settings: Any, checkpoints: Any) -> Any:
+def _proclaim_tool(settings: Any, checkpoints: Any) -> Any:
     """It streams before it answers, and takes more for loud words. The server requires a scope of everybody."""
     servers = settings.MCP["SERVERS"]
     described = {**servers["interaction"], "REQUIRED_SCOPES": ["notes:read"]}
@@ -30,12 +30,12 @@ def _a_tool_that_says_much(settings: Any, checkpoints: Any) -> Any:
     get_registry("interaction").tools.remove("proclaim")
 
 
-async def test_arguments_that_take_no_more_are_served(either):
+async def test_arguments_without_additional_scopes_are_served(either):
     assert (await (await either(token="carol")).tool("proclaim", {"word": "hush"})).served
 
 
 @contract
-async def test_arguments_that_take_more_are_refused_with_all_that_the_operation_takes(either, checkpoints):
+async def test_arguments_with_additional_scopes_are_refused_with_all_required_scopes(either, checkpoints):
     reply = await (await either(token="carol")).tool("proclaim", {"word": "HEAR"})
     assert checkpoints.counts["proclaim"] == 0
     assert reply.error["data"] == {"requiredScopes": ["notes:read", "notes:write"]}
@@ -47,14 +47,14 @@ async def test_arguments_that_take_more_are_refused_with_all_that_the_operation_
     assert 'scope="notes:read notes:write"' in challenge
 
 
-async def test_a_handler_that_refuses_is_told_on_with_what_every_request_takes(either):
+async def test_the_refusal_of_a_handler_includes_the_scopes_of_every_request(either):
     reply = await (await either(token="writer")).tool("proclaim", {"word": "locked"})
     assert reply.error["data"] == {"requiredScopes": ["notes:admin", "notes:read"]}
     if reply.status is not None:
         assert 'scope="notes:admin notes:read"' in reply.headers["www-authenticate"]
 
 
-async def test_who_has_all_scopes_is_served(either):
+async def test_a_caller_with_all_scopes_is_served(either):
     assert (await (await either(token="writer")).tool("proclaim", {"word": "HEAR"})).served
 
 
@@ -64,6 +64,6 @@ async def test_the_refusal_comes_before_the_first_byte_of_a_stream(modern):
     assert reply.headers["content-type"] == "application/json"
 
 
-async def test_arguments_that_do_not_fit_are_refused_for_that(either):
+async def test_invalid_arguments_are_refused_before_scopes(either):
     reply = await (await either(token="carol")).tool("proclaim", {"word": 5})
     assert reply.status != 403

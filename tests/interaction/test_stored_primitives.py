@@ -1,4 +1,4 @@
-"""What is written in the admin reaches clients that are connected."""
+"""Primitives written in the admin reach connected clients."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ async def test_a_prompt_written_in_the_admin_appears_at_a_connected_client(
     assert await sync_to_async(StoredPrompt.objects.count)() == 1
 
 
-async def test_a_resource_that_is_saved_is_updated_for_who_subscribed(
+async def test_saving_a_resource_sends_updated_to_subscribers(
     modern: Any, django_capture_on_commit_callbacks: Any
 ) -> None:
     def change(text: str) -> None:

@@ -1,4 +1,4 @@
-"""JSON or stream, and what a disconnect, a slow reader and a cancellation do (basic/patterns)."""
+"""JSON or stream, and the effects of disconnects, slow clients and cancellations (basic/patterns)."""
 
 import asyncio
 import contextlib
@@ -71,7 +71,7 @@ async def test_a_slow_answer_within_the_time_is_one_json_body(either, checkpoint
 
 
 @contract
-async def test_the_first_word_makes_a_stream_at_once(either, checkpoints):
+async def test_the_first_notification_opens_a_stream_at_once(either, checkpoints):
     exchange = (await either()).begin("tools/call", {"name": "speak_then_wait"}, meta={"progressToken": 1})
     assert (await exchange.message())["method"] == "notifications/progress"
     checkpoints.gate("wait").set()
@@ -102,7 +102,7 @@ async def test_events_of_the_stateless_era_have_no_ids(modern):
 
 
 @contract
-async def test_a_handler_waits_for_a_slow_reader(either, checkpoints):
+async def test_a_handler_waits_for_a_slow_client(either, checkpoints):
     client = await either()
     if client.stateless:
         exchange = client.begin("tools/call", {"name": "flood"}, meta={"io.modelcontextprotocol/logLevel": "debug"})
@@ -120,7 +120,7 @@ async def test_a_handler_waits_for_a_slow_reader(either, checkpoints):
 
 
 @contract
-async def test_leaving_cancels_a_stateless_call(modern, checkpoints, subtests):
+async def test_a_disconnect_cancels_a_stateless_call(modern, checkpoints, subtests):
     for tool in ["wait", "speak_then_wait"]:
         with subtests.test(tool=tool):
             checkpoints.reset()
@@ -132,7 +132,7 @@ async def test_leaving_cancels_a_stateless_call(modern, checkpoints, subtests):
 
 
 @on_http
-async def test_leaving_a_stream_that_came_of_waiting_cancels_a_stateless_call(quick, clock, modern, checkpoints):
+async def test_a_disconnect_from_a_late_stream_cancels_a_stateless_call(quick, clock, modern, checkpoints):
     exchange = modern().begin("tools/call", {"name": "wait"})
     await clock.advance_while(exchange.started())
     exchange.leave()
@@ -141,8 +141,8 @@ async def test_leaving_a_stream_that_came_of_waiting_cancels_a_stateless_call(qu
 
 
 @on_http
-async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, clock, transport, modern, checkpoints):
-    """Servers say that a client is gone in as many ways as there are, and so does what wraps an application."""
+async def test_a_failed_send_counts_as_a_disconnect(quick, clock, transport, modern, checkpoints):
+    """Servers and wrappers of applications report a disconnect with different exceptions."""
     app, told = transport.app, asyncio.Event()
 
     async def breaks(scope, receive, send):
@@ -165,7 +165,7 @@ async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, clock, tr
 
 
 @on_http
-async def test_leaving_does_not_cancel_a_call_of_a_session(latest_legacy, checkpoints, subtests):
+async def test_a_disconnect_does_not_cancel_a_call_of_a_session(latest_legacy, checkpoints, subtests):
     for tool in ["wait", "speak_then_wait"]:
         with subtests.test(tool=tool):
             checkpoints.reset()
@@ -222,7 +222,7 @@ async def test_a_cancelled_call_s_stream_ends_without_an_answer(latest_legacy, c
     assert [message.get("method") for message in reply.messages] == ["notifications/progress"]
 
 
-async def test_a_cancellation_of_nothing_is_ignored(latest_legacy, checkpoints, subtests):
+async def test_a_cancellation_of_an_unknown_request_is_ignored(latest_legacy, checkpoints, subtests):
     for params in [{"requestId": "other"}, {"requestId": "5"}, {"requestId": []}, {"requestId": None}, {}, None]:
         with subtests.test(params=params):
             checkpoints.reset()
@@ -234,7 +234,7 @@ async def test_a_cancellation_of_nothing_is_ignored(latest_legacy, checkpoints, 
             assert text(await exchange.reply()) == "waited"
 
 
-async def test_nobody_cancels_the_calls_of_another_session(latest_legacy, checkpoints):
+async def test_a_session_cannot_cancel_calls_of_another(latest_legacy, checkpoints):
     client, other = await latest_legacy(), await latest_legacy()
     exchange = client.begin("tools/call", {"name": "wait"}, id=5)
     await checkpoints.until("wait reached")
@@ -243,7 +243,7 @@ async def test_nobody_cancels_the_calls_of_another_session(latest_legacy, checkp
     assert text(await exchange.reply()) == "waited"
 
 
-async def test_a_cancelled_notification_means_nothing_in_the_stateless_era(modern, checkpoints):
+async def test_a_cancelled_notification_is_ignored_in_the_stateless_era(modern, checkpoints):
     client = modern()
     exchange = client.begin("tools/call", {"name": "wait"}, id=5)
     await checkpoints.until("wait reached")
@@ -336,7 +336,7 @@ def waiting_calls() -> int:
     return sum(len(queue.calls) for queue in get_http_endpoint("interaction")._limiter._calls._queues.values())
 
 
-async def test_the_limit_of_calls_is_each_principal_s_own(limits, modern, checkpoints):
+async def test_the_limit_of_calls_is_per_principal(limits, modern, checkpoints):
     limits(IN_FLIGHT=1)
     exchange = modern(token="alice").begin("tools/call", {"name": "wait"})
     await checkpoints.until("wait reached")
@@ -356,7 +356,7 @@ async def test_a_client_that_left_makes_room_for_another_call(limits, modern, ch
     assert (await client.tool("add", {"a": 1, "b": 2})).served
 
 
-async def test_nothing_is_said_after_the_answer(either, checkpoints):
+async def test_no_notification_is_sent_after_the_response(either, checkpoints):
     client = await either()
     reply = await client.tool("talk_on", meta={"progressToken": 1})
     checkpoints.gate("afterwards").set()
@@ -375,6 +375,6 @@ async def test_a_request_without_an_id_is_a_notification_and_runs_nothing(either
     assert checkpoints.counts["add"] == 0
 
 
-async def test_a_notification_with_an_id_is_no_method(either):
+async def test_a_notification_with_an_id_is_an_unknown_method(either):
     reply = await (await either()).request("notifications/initialized")
     assert reply.error["code"] == -32601

@@ -1,4 +1,4 @@
-"""`resources/subscribe` and `resources/unsubscribe` (handshake era, server/resources), and what is declared of changes
+"""`resources/subscribe` and `resources/unsubscribe` (handshake era, server/resources), and declared capabilities
 in both eras.
 """
 
@@ -41,28 +41,26 @@ async def test_each_session_has_its_own_subscriptions(latest_legacy):
     assert (await subscribed_to(one), await subscribed_to(other)) == (["note://static"], ["note://both"])
 
 
-async def test_a_resource_that_is_not_there_and_one_that_is_hidden_look_the_same(legacy, subtests):
+async def test_subscribing_to_a_hidden_resource_is_answered_as_to_an_unknown_one(legacy, subtests):
     for uri in NOTHING:
         with subtests.test(uri=uri):
             reply = await subscribe(await legacy(), uri)
             assert reply.error == {"code": -32002, "message": "Resource not found", "data": {"uri": uri}}
 
 
-async def test_who_may_read_a_resource_may_subscribe_to_it(latest_legacy):
+async def test_a_caller_that_may_read_a_resource_may_subscribe_to_it(latest_legacy):
     client = await latest_legacy(token="root")
     assert (await subscribe(client, "note://guarded")).result == {}
 
 
-async def test_a_uri_that_is_none_is_refused(latest_legacy, subtests):
+async def test_subscribing_to_an_invalid_uri_is_refused(latest_legacy, subtests):
     for method in ["resources/subscribe", "resources/unsubscribe"]:
         for params in [{}, {"uri": 1}, {"uri": None}, {"uri": "x" * 8193}]:
             with subtests.test(method=method, params=params):
                 assert (await (await latest_legacy()).request(method, params)).error["code"] == -32602
 
 
-async def test_a_session_may_subscribe_to_so_many_resources_and_no_more_however_many_it_asks_for_at_once(
-    limits, latest_legacy
-):
+async def test_subscriptions_of_a_session_are_limited_even_for_concurrent_requests(limits, latest_legacy):
     limits(SUBSCRIPTIONS=3)
     client = await latest_legacy()
     replies = await together(*(subscribe(client, f"note://numbered/{n}") for n in range(12)))
@@ -88,7 +86,7 @@ async def list_changed(kind, server="interaction"):
 
 
 @contract
-async def test_a_session_is_told_on_its_stream_of_what_it_subscribed_to(latest_legacy):
+async def test_a_session_stream_has_the_updates_of_its_subscriptions(latest_legacy):
     client = await latest_legacy()
     await subscribe(client, "note://static")
     exchange = await client.listen_to_server()
@@ -107,7 +105,7 @@ async def test_a_session_is_told_on_its_stream_of_what_it_subscribed_to(latest_l
     await exchange.end()
 
 
-async def test_every_revision_is_told_in_its_own_words(legacy):
+async def test_updates_have_the_form_of_the_revision(legacy):
     client = await legacy()
     await subscribe(client, "note://by/alice")
     exchange = await client.listen_to_server()
@@ -122,7 +120,7 @@ async def test_every_revision_is_told_in_its_own_words(legacy):
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-async def test_without_streams_of_sessions_nothing_is_promised_to_sessions(settings, transport, era):
+async def test_without_session_streams_subscriptions_are_not_declared(settings, transport, era):
     servers = settings.MCP["SERVERS"]
     server = {**servers["interaction"], "ENABLE_GET": False}
     settings.MCP = {**settings.MCP, "SERVERS": {**servers, "interaction": server}}
@@ -135,7 +133,7 @@ async def test_without_streams_of_sessions_nothing_is_promised_to_sessions(setti
 
 
 @contract
-async def test_what_is_told_of_is_declared(connect):
+async def test_notified_changes_are_declared(connect):
     client = await connect()
     declared = client.hello["capabilities"]
     assert declared["tools"] == {"listChanged": True}
@@ -143,7 +141,7 @@ async def test_what_is_told_of_is_declared(connect):
     assert declared["resources"] == {"listChanged": True, "subscribe": True}
 
 
-async def test_what_a_server_lacks_is_not_declared(either):
+async def test_changes_of_missing_primitives_are_not_declared(either):
     declared = (await either(server="pages")).hello["capabilities"]
     assert "prompts" not in declared
     assert declared["tools"] == {"listChanged": True}
@@ -159,7 +157,7 @@ def quiet(settings):
     settings.MCP = {**settings.MCP, "SERVERS": {**servers, "interaction": server}}
 
 
-async def test_what_is_switched_off_is_neither_declared_nor_served(quiet, either):
+async def test_disabled_changes_are_neither_declared_nor_served(quiet, either):
     client = await either()
     assert client.hello["capabilities"]["tools"] == {"listChanged": False}
     if client.stateless:

@@ -47,13 +47,13 @@ async def left(exchange: Exchange) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays_open():
+def _no_open_streams():
     yield
     assert len(get_services().stream_limiter) == 0
 
 
 @contract
-async def test_the_first_message_acknowledges_what_was_asked_for(modern):
+async def test_the_first_message_acknowledges_the_filter(modern):
     exchange = listen(modern(), id=7, **ALL, resourceSubscriptions=["note://static"])
     assert await exchange.speaks()
     assert await exchange.message() == {
@@ -84,7 +84,7 @@ async def test_everything_on_a_stream_carries_the_id_of_its_request_in_the_same_
 
 
 @contract
-async def test_only_what_was_asked_for_is_told(modern):
+async def test_only_requested_changes_are_sent(modern):
     exchange = listen(modern(), promptsListChanged=True, toolsListChanged=False, resourceSubscriptions=["note://both"])
     assert await acknowledged(exchange) == {"promptsListChanged": True, "resourceSubscriptions": ["note://both"]}
     await change("list_changed", {"kind": "tools"})
@@ -98,7 +98,7 @@ async def test_only_what_was_asked_for_is_told(modern):
     await left(exchange)
 
 
-async def test_a_part_of_a_resource_is_told_by_its_own_uri(modern):
+async def test_an_update_of_a_part_of_a_resource_has_its_own_uri(modern):
     exchange = listen(modern(), resourceSubscriptions=["note://both"])
     await acknowledged(exchange)
     for uri in ("note://bothering", "note://by/both", "note://numbered/1"):
@@ -108,7 +108,7 @@ async def test_a_part_of_a_resource_is_told_by_its_own_uri(modern):
     await left(exchange)
 
 
-async def test_what_will_not_be_delivered_is_not_acknowledged(modern):
+async def test_undeliverable_changes_are_not_acknowledged(modern):
     uris = ["note://nowhere", "note://guarded", "note://static", "note://numbered/seven", "", "note://static"]
     exchange = listen(modern(token="alice"), resourceSubscriptions=uris, taskIds=["t"], novelty=True)
     assert await acknowledged(exchange) == {"resourceSubscriptions": ["note://static"]}
@@ -125,13 +125,13 @@ async def test_a_server_acknowledges_only_the_lists_it_has(modern):
     await left(exchange)
 
 
-async def test_nothing_to_tell_is_a_stream_too(modern):
+async def test_an_empty_filter_opens_a_stream(modern):
     exchange = listen(modern())
     assert await acknowledged(exchange) == {}
     await left(exchange)
 
 
-async def test_permission_is_asked_for_again_before_an_update_is_told(modern, monkeypatch):
+async def test_permission_is_checked_before_each_update(modern, monkeypatch):
     client = modern(token="root")
     exchange = listen(client, resourceSubscriptions=["note://guarded", "note://static"])
     await acknowledged(exchange)
@@ -144,7 +144,7 @@ async def test_permission_is_asked_for_again_before_an_update_is_told(modern, mo
     await left(exchange)
 
 
-async def test_streams_of_one_client_are_told_apart_by_their_ids(modern):
+async def test_streams_of_one_client_have_separate_ids(modern):
     client = modern()
     one, other = listen(client, id=1, toolsListChanged=True), listen(client, id="1", toolsListChanged=True)
     for exchange in (one, other):
@@ -157,7 +157,7 @@ async def test_streams_of_one_client_are_told_apart_by_their_ids(modern):
         await exchange.end()
 
 
-async def test_two_clients_may_use_the_same_id_and_are_told_only_what_is_theirs(modern):
+async def test_clients_with_the_same_id_get_only_their_own_changes(modern):
     alice, bob = modern(token="alice"), modern(token="bob")
     one = listen(alice, id=1, toolsListChanged=True)
     other = listen(bob, id=1, promptsListChanged=True)
@@ -172,7 +172,7 @@ async def test_two_clients_may_use_the_same_id_and_are_told_only_what_is_theirs(
         await exchange.end()
 
 
-async def test_the_answer_is_a_stream_whatever_the_client_prefers(modern, subtests):
+async def test_the_response_is_a_stream_for_every_accept_header(modern, subtests):
     for accept in ["application/json", "application/json, text/event-stream;q=0.1", "*/*"]:
         with subtests.test(accept=accept):
             exchange = listen(modern(), headers={"accept": accept}, toolsListChanged=True)
@@ -182,7 +182,7 @@ async def test_the_answer_is_a_stream_whatever_the_client_prefers(modern, subtes
             await left(exchange)
 
 
-async def test_a_filter_that_is_none_is_refused(modern, subtests):
+async def test_an_invalid_filter_is_refused(modern, subtests):
     for params in [
         {},
         {"notifications": None},
@@ -197,7 +197,7 @@ async def test_a_filter_that_is_none_is_refused(modern, subtests):
             assert (await modern().request("subscriptions/listen", params)).refused(400, -32602)
 
 
-async def test_a_filter_names_so_many_resources_and_no_more(limits, modern):
+async def test_the_number_of_resources_in_a_filter_is_limited(limits, modern):
     limits(SUBSCRIPTIONS=2)
     uris = [f"note://numbered/{n}" for n in range(3)]
     reply = await modern().request("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
@@ -206,7 +206,7 @@ async def test_a_filter_names_so_many_resources_and_no_more(limits, modern):
 
 
 @contract_with_headers
-async def test_a_slow_reader_is_told_once_what_happened_often(limits, modern, transport):
+async def test_repeated_changes_are_sent_once_to_a_slow_client(limits, modern, transport):
     limits(SEND_BUFFER=2)
     exchange = listen(modern(), toolsListChanged=True, resourceSubscriptions=["note://static", "note://both"])
     await acknowledged(exchange)
@@ -220,14 +220,14 @@ async def test_a_slow_reader_is_told_once_what_happened_often(limits, modern, tr
     while not told or told[-1] != "note://both":
         message = await exchange.message()
         told.append(message["params"].get("uri", message["method"]))
-    most = 2 if transport.http else 2 + 2  # and what waits for all of the channel
+    most = 2 if transport.http else 2 + 2  # and those that wait for the whole channel
     assert told.count("notifications/tools/list_changed") <= most
     assert told.count("note://static") <= most
     await left(exchange)
 
 
 @pytest.mark.parametrize("when", ["before the acknowledgement", "later"])
-async def test_a_client_that_stops_reading_counts_as_gone(limits, clock, modern, when):
+async def test_a_client_that_stops_reading_counts_as_disconnected(limits, clock, modern, when):
     """Behind the view it is the server under Django that counts."""
     limits(KEEP_ALIVE=3, SEND_TIMEOUT=3)
     exchange = listen(modern(), toolsListChanged=True)
@@ -264,7 +264,7 @@ async def test_more_streams_than_a_process_has_room_for_are_refused_at_once(limi
     await left(exchange)
 
 
-async def test_one_principal_may_have_so_many_streams_and_no_more(limits, modern):
+async def test_streams_per_principal_are_limited(limits, modern):
     limits(MAX_STREAMS_PER_OWNER=1)
     exchange = listen(modern(token="alice"), toolsListChanged=True)
     await acknowledged(exchange)
@@ -324,7 +324,7 @@ async def test_the_end_of_the_process_ends_a_stream_with_its_result(modern, tran
         assert (await listen(modern(), toolsListChanged=True).reply()).status == 503
 
 
-async def test_a_stream_is_one_line_in_the_log_when_it_is_over(modern, caplog):
+async def test_an_ended_stream_is_logged_on_one_line(modern, caplog):
     with caplog.at_level(logging.INFO, "mcp_django.calls"):
         exchange = listen(modern(), id=5, toolsListChanged=True)
         await acknowledged(exchange)
@@ -337,7 +337,7 @@ async def test_a_stream_is_one_line_in_the_log_when_it_is_over(modern, caplog):
     assert record.mcp_principal == "tests|alice|"
 
 
-async def test_a_refused_stream_is_one_line_in_the_log(limits, modern, caplog):
+async def test_a_refused_stream_is_logged_on_one_line(limits, modern, caplog):
     limits(MAX_STREAMS=1)
     exchange = listen(modern(), toolsListChanged=True)
     await acknowledged(exchange)
@@ -347,7 +347,7 @@ async def test_a_refused_stream_is_one_line_in_the_log(limits, modern, caplog):
     await left(exchange)
 
 
-async def test_leaving_while_the_stream_is_opened_leaves_nothing_behind(modern, monkeypatch):
+async def test_a_disconnect_while_the_stream_opens_releases_it(modern, monkeypatch):
     gate, reached = asyncio.Event(), asyncio.Event()
 
     async def wait(self):
@@ -360,7 +360,7 @@ async def test_leaving_while_the_stream_is_opened_leaves_nothing_behind(modern, 
     await left(exchange)
 
 
-async def test_a_change_between_request_and_acknowledgement_is_told_after_it(modern, monkeypatch):
+async def test_a_change_before_the_acknowledgement_is_sent_after_it(modern, monkeypatch):
     settle = Subscription.acknowledge
 
     async def slowly(self):
@@ -378,7 +378,7 @@ async def test_a_change_between_request_and_acknowledgement_is_told_after_it(mod
 
 
 async def test_a_failing_log_is_an_error_and_not_a_stream(modern, transport, monkeypatch):
-    async def fails(self, tell):
+    async def fails(self, deliver):
         raise RuntimeError("no database")
 
     monkeypatch.setattr("mcp_django.runtime.subscriptions.EventLogChangeFeed.add_listener", fails)
@@ -389,7 +389,7 @@ async def test_a_failing_log_is_an_error_and_not_a_stream(modern, transport, mon
 
 
 @on_http
-async def test_a_stream_ends_when_its_credential_is_no_good_any_more(limits, clock, modern, settings, monkeypatch):
+async def test_a_stream_ends_when_its_credential_is_revoked(limits, clock, modern, settings, monkeypatch):
     limits(KEEP_ALIVE=3)
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
     known = ["alice", "bob"]
@@ -404,9 +404,7 @@ async def test_a_stream_ends_when_its_credential_is_no_good_any_more(limits, clo
     await left(good)
 
 
-async def test_a_stream_ends_when_its_credential_has_lost_a_scope_and_not_when_it_has_won_one(
-    limits, clock, modern, settings, monkeypatch
-):
+async def test_a_stream_ends_when_its_credential_loses_a_scope(limits, clock, modern, settings, monkeypatch):
     limits(KEEP_ALIVE=3)
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
     less, more = (

@@ -17,7 +17,7 @@ POLLS = 500
 
 @pytest.fixture(autouse=True)
 def _on_the_loop_of_the_test(settings: Any) -> None:
-    """Attempts run on the test's loop, whatever the transport."""
+    """Run attempts on the loop of the test, over every transport."""
     settings.MCP = {**settings.MCP, "TASKS": {"BACKEND_OPTIONS": {"WSGI_THREAD": False}}}
 
 
@@ -49,7 +49,7 @@ async def test_a_task_asks_and_ends_over_every_transport(modern):
 
 
 @contract_with_headers
-async def test_a_listener_gets_what_a_poll_gets(modern):  # TM-50, TM-51
+async def test_a_subscriber_gets_the_same_as_a_poll(modern):  # TM-50, TM-51
     client = modern(server=jobs.SERVER, capabilities=DECLARED)
     id = await start(client, "confirm", name="a")
     await until(client, id, "input_required")
@@ -67,7 +67,7 @@ async def test_a_listener_gets_what_a_poll_gets(modern):  # TM-50, TM-51
 
 
 @on_http
-async def test_another_caller_neither_sees_nor_follows_a_task(modern):
+async def test_another_caller_can_neither_read_nor_subscribe_to_a_task(modern):
     client = modern(server=jobs.SERVER, capabilities=DECLARED)
     id = await start(client, "confirm", name="a")
     other = modern(server=jobs.SERVER, capabilities=DECLARED, token="bob")
@@ -94,7 +94,7 @@ async def test_a_task_belongs_to_the_user_with_the_client_and_not_to_the_token(s
 
 
 @on_http
-async def test_a_revoked_token_reaches_no_task(settings, monkeypatch, modern):
+async def test_a_revoked_token_cannot_read_tasks(settings, monkeypatch, modern):
     known = ["alice", "bob"]
     monkeypatch.setattr("tests.interaction.verifiers.KNOWN", known)
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}

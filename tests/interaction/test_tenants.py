@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, accept
-from tests.interaction.tenants import HEARD, TENANT
+from tests.interaction.tenants import CALLS, TENANT
 from tests.interaction.transports import contract_with_headers, on_http
 
 pytestmark = pytest.mark.revisions(HANDSHAKE[-1], STATELESS)
@@ -72,27 +72,27 @@ async def test_a_tenant_is_the_same_after_a_question(guest):
     assert reply.result["content"][0]["text"] == "acme"
 
 
-async def test_a_tenant_is_known_to_notifications_and_the_handshake(guest):
-    HEARD.clear()
+async def test_a_tenant_is_set_for_notifications_and_the_handshake(guest):
+    CALLS.clear()
     client = await guest()
     await client.notify("notifications/initialized")
     methods = {"server/discover"} if client.stateless else {"initialize"}
-    assert {*methods, "notifications/initialized"} <= {method for method, _, _ in HEARD}
-    assert {tenant for _, tenant, _ in HEARD} == {"acme"}
+    assert {*methods, "notifications/initialized"} <= {method for method, _, _ in CALLS}
+    assert {tenant for _, tenant, _ in CALLS} == {"acme"}
 
 
 @on_http
-async def test_middleware_hears_a_notification_in_the_client_s_language(settings, guest):
+async def test_middleware_gets_a_notification_in_the_language_of_the_client(settings, guest):
     settings.MIDDLEWARE, settings.LANGUAGE_CODE = ["django.middleware.locale.LocaleMiddleware"], "en"
     client = await guest()
-    HEARD.clear()
+    CALLS.clear()
     await client.notify("notifications/cancelled", {"requestId": 1}, headers={"accept-language": "de"})
     await client.notify("notifications/cancelled", {"requestId": 1})
-    assert [language for _, _, language in HEARD] == ["de", "en"]
+    assert [language for _, _, language in CALLS] == ["de", "en"]
 
 
 @contract_with_headers
-async def test_tenants_do_not_meet(guest):
+async def test_concurrent_calls_of_tenants_are_isolated(guest):
     clients = [await guest(f"t{number}") for number in range(5)]
     replies = await asyncio.gather(*(client.tool("tenant_in_a_thread") for client in clients * 4))
     assert [reply.result["content"][0]["text"] for reply in replies] == [f"t{number}" for number in range(5)] * 4

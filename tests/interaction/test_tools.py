@@ -16,7 +16,7 @@ async def listed(client, name):
 
 
 def body(result, revision):
-    """A result without what every result of the stateless era has."""
+    """A result without the members of every result of the stateless era."""
     rest = dict(result)
     if revision == "2026-07-28":
         assert rest.pop("resultType") == "complete"
@@ -85,12 +85,12 @@ async def test_a_plain_function_answers_like_an_async_one(connect):
     assert reply.result["content"] == [{"type": "text", "text": "5"}]
 
 
-async def test_nothing_is_an_empty_content(either):
+async def test_a_result_of_none_has_empty_content(either):
     reply = await (await either()).tool("nothing")
     assert reply.result["content"] == []
 
 
-async def test_arguments_may_be_left_out(either):
+async def test_arguments_may_be_omitted(either):
     reply = await (await either()).request("tools/call", {"name": "nothing"})
     assert "error" not in reply.message
     assert not reply.result.get("isError")
@@ -106,7 +106,7 @@ async def test_a_list_is_wrapped_in_an_object(connect, revision):
 
 
 @contract
-async def test_every_kind_of_content_is_what_the_revision_can_say(connect, revision):
+async def test_every_content_type_has_the_form_of_the_revision(connect, revision):
     content = (await (await connect()).tool("rich")).result["content"]
     kinds = [block["type"] for block in content]
     assert kinds[0:2] == ["text", "image"]
@@ -160,7 +160,7 @@ async def test_a_tool_error_is_a_result_for_the_model(connect, revision):
 
 
 @contract
-async def test_a_bug_says_nothing_about_itself(either, caplog):
+async def test_a_bug_is_reported_without_details(either, caplog):
     reply = await (await either()).tool("buggy")
     assert reply.served
     assert reply.result["isError"] is True
@@ -175,7 +175,7 @@ async def test_a_bug_is_logged_under_the_reference_that_the_client_gets(modern, 
     assert any(reference in record.getMessage() and record.exc_info for record in caplog.records)
 
 
-async def test_a_timeout_says_the_limit(either):
+async def test_a_timeout_names_the_limit(either):
     reply = await (await either()).tool("too_slow")
     assert reply.result["isError"] is True
     assert "0.05" in reply.result["content"][0]["text"]
@@ -208,7 +208,7 @@ async def test_the_error_names_the_argument(modern):
     assert "integer" in text
 
 
-async def test_an_unknown_argument_is_named(modern):
+async def test_the_error_names_an_unknown_argument(modern):
     text = (await modern().tool("add", {"a": 1, "b": 2, "colour": "red"})).result["content"][0]["text"]
     assert "colour" in text
 
@@ -244,7 +244,7 @@ async def test_a_call_without_a_name_is_invalid_params(either, subtests):
             assert reply.error["code"] == -32602
 
 
-async def test_the_id_comes_back_with_its_type(either):
+async def test_the_id_is_echoed_with_its_type(either):
     client = await either()
     for id in (0, 1, -5, "1", "", "é" * 100, 2**53):
         reply = await client.request("tools/list", id=id)
@@ -252,12 +252,12 @@ async def test_the_id_comes_back_with_its_type(either):
         assert type(reply.message["id"]) is type(id)
 
 
-async def test_a_task_wish_is_ignored(connect):
+async def test_a_request_for_a_task_is_ignored(connect):
     reply = await (await connect()).request("tools/call", {"name": "nothing", "arguments": {}, "task": {"ttl": 60000}})
     assert reply.result["content"] == []
 
 
-async def test_a_handler_sees_who_calls_and_how(modern):
+async def test_a_handler_sees_the_caller_and_the_transport(modern):
     client = modern(token="bob", headers={"user-agent": "probe"})
     seen = (await client.tool("whoami", id=77)).result["structuredContent"]
     assert (seen["user"], seen["tool"], seen["call"]) == ("bob", "whoami", 77)
@@ -276,7 +276,7 @@ async def test_state_lasts_as_long_as_the_session(latest_legacy):
     assert counts == [1, 2, 1]
 
 
-async def test_the_stateless_era_remembers_nothing(modern):
+async def test_the_stateless_era_has_no_session_state(modern):
     client = modern()
     counts = [(await client.tool("remember")).result["structuredContent"]["result"] for _ in range(2)]
     assert counts == [1, 1]

@@ -1,4 +1,4 @@
-"""What handlers rely on is the same through both transports; and what of a bug may be seen outside."""
+"""The same context for handlers through both transports; and the visible details of a bug."""
 
 from tests.interaction.clients import Client
 from tests.interaction.transports import contract, on_http
@@ -25,13 +25,13 @@ async def test_the_text_of_a_bug_is_shown_only_where_both_switches_are_on(modern
         assert b"swordfish" not in (await modern().tool("buggy")).body
 
 
-async def test_the_text_of_a_bug_is_shown_to_developers_who_ask_for_it(modern, settings):
+async def test_the_text_of_a_bug_is_shown_to_developers_with_the_setting(modern, settings):
     settings.DEBUG = True
     settings.MCP = {**settings.MCP, "EXPOSE_INTERNAL_ERRORS": True}
     assert b"swordfish" in (await modern().tool("buggy")).body
 
 
-async def test_a_timeout_of_a_prompt_is_an_internal_error_that_says_the_limit(either):
+async def test_a_timeout_of_a_prompt_is_an_internal_error_with_the_limit(either):
     reply = await (await either()).request("prompts/get", {"name": "slow_prompt"})
     assert reply.refused(200, -32603)
     assert "0.05" in reply.error["message"]
@@ -50,7 +50,7 @@ STOCK = [
 ]
 
 
-async def test_django_s_own_middleware_does_no_harm(settings, either):
+async def test_the_middleware_of_django_is_compatible(settings, either):
     settings.MIDDLEWARE = STOCK
     client = await either()
     assert (await client.tool("add", {"a": 1, "b": 2})).result["content"][0]["text"] == "3"
@@ -60,14 +60,14 @@ async def test_django_s_own_middleware_does_no_harm(settings, either):
 
 
 @on_http
-async def test_a_token_in_the_query_is_not_looked_at(modern):
+async def test_a_token_in_the_query_is_ignored(modern):
     client = modern(token=None)
     for name in (b"access_token", b"token"):
         assert (await client.request("tools/list", query_string=name + b"=alice")).status == 401
 
 
 @on_http
-async def test_without_authentication_nobody_is_served(settings, transport, subtests):
+async def test_without_authentication_all_requests_are_refused(settings, transport, subtests):
     for auth in [None, "token"]:
         with subtests.test(auth=auth):
             transport.restart()

@@ -1,4 +1,4 @@
-"""Pages that a question sends somebody to, and the way back from them (client/elicitation, URL mode)."""
+"""Pages that the user opens for a question, and the return from them (client/elicitation, URL mode)."""
 
 import asyncio
 from urllib.parse import parse_qs, urlsplit
@@ -51,7 +51,7 @@ class Browser(AsyncClient):
 
 
 async def browser(name):
-    """Somebody's browser, logged in."""
+    """The browser of a user, with a login."""
     found = Browser()
     if name is not None:
         await found.aforce_login(await get_user_model().objects.aget(username=name))
@@ -67,7 +67,7 @@ async def sent_on(browser, url):
 
 
 async def come_back(browser, url):
-    """Open the link, and do what the page does when all is done."""
+    """Open the link, and complete the page."""
     page = await sent_on(browser, url)
     return await browser.get(parse_qs(urlsplit(page).query)["next"][0])
 
@@ -83,7 +83,7 @@ async def opened(latest_legacy, tool="connect_calendar", **how):
 
 @contract_with_headers
 @COMMITTED
-async def test_the_call_goes_on_when_the_user_has_come_back_and_the_client_is_told(latest_legacy, checkpoints):
+async def test_the_call_goes_on_after_the_return_of_the_user_and_the_client_is_notified(latest_legacy, checkpoints):
     exchange, asked = await opened(latest_legacy)
     assert (asked["mode"], asked["message"]) == ("url", "Please connect your calendar")
     assert asked["url"].startswith("http://127.0.0.1:8000/view/mcp/page/")
@@ -99,7 +99,7 @@ async def test_the_call_goes_on_when_the_user_has_come_back_and_the_client_is_to
     assert reply.notifications("notifications/elicitation/complete") == [{"elicitationId": asked["elicitationId"]}]
 
 
-async def test_a_user_who_was_faster_than_the_client_is_not_waited_for(latest_legacy):
+async def test_a_user_faster_than_the_client_is_not_waited_for(latest_legacy):
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "connect_calendar"})
     question = await exchange.message()
@@ -108,7 +108,7 @@ async def test_a_user_who_was_faster_than_the_client_is_not_waited_for(latest_le
     assert text(await exchange.reply()) == "accept"
 
 
-async def test_declining_to_open_the_page_is_an_answer(either, subtests):
+async def test_declining_to_open_the_page_is_not_an_error(either, subtests):
     for action in ["decline", "cancel"]:
         with subtests.test(action=action):
             client = await either()
@@ -117,7 +117,7 @@ async def test_declining_to_open_the_page_is_an_answer(either, subtests):
             assert not reply.notifications("notifications/elicitation/complete")
 
 
-async def test_a_page_that_nobody_finishes_is_waited_for_no_longer_than_any_question(limits, clock, latest_legacy):
+async def test_an_unfinished_page_ends_with_the_timeout_of_questions(limits, clock, latest_legacy):
     limits(ELICITATION_TIMEOUT=5)
     exchange, _ = await opened(latest_legacy)
     reply = await clock.advance_while(exchange.reply())
@@ -139,14 +139,14 @@ async def rounds(modern, **how):
 
 
 @contract_with_headers
-async def test_the_round_after_the_user_has_come_back_ends_the_call(modern):
+async def test_the_round_after_the_return_of_the_user_ends_the_call(modern):
     first, url, again = await rounds(modern)
     assert (await come_back(await browser("alice"), url)).status_code == 200
     assert text(await again(first)) == "accept"
     assert text(await again(first)) == "accept"
 
 
-async def test_a_round_that_comes_too_early_is_about_the_same_link(limits, modern):
+async def test_an_early_round_repeats_the_link(limits, modern):
     limits(URL_ELICITATION_TIMEOUT=0)
     first, url, again = await rounds(modern)
     second = (await again(first)).result
@@ -164,7 +164,7 @@ async def test_a_round_waits_a_while_for_the_user(modern, checkpoints):
     assert text(await waiting) == "accept"
 
 
-async def test_a_page_elsewhere_is_reached_through_the_gate_each_time_anew(modern):
+async def test_an_external_page_is_reached_through_a_new_visit_each_time(modern):
     client, alice = modern(), await browser("alice")
     result, links = (await client.tool("pay")).result, []
     for _ in range(2):
@@ -197,19 +197,19 @@ def test_a_plain_function_waits_for_the_user_too(transport, version):
     transport.run(run())
 
 
-async def test_a_query_of_the_page_stays(modern):
+async def test_the_query_of_the_page_is_kept(modern):
     result = (await modern().tool("connect_from_a_thread")).result
     page = await sent_on(await browser("alice"), result["inputRequests"]["page"]["params"]["url"])
     assert parse_qs(urlsplit(page).query)["year"] == ["2030"]
 
 
-async def test_the_link_says_nothing_about_the_user(modern):
+async def test_the_link_does_not_reveal_the_user(modern):
     _, url, _ = await rounds(modern)
     assert "alice" not in url
     assert get_services().elicitation_pages.unseal_visit(url.rpartition("/")[2], "page").user  # it is in there, sealed
 
 
-async def test_somebody_else_gets_neither_through_the_gate_nor_back(modern):
+async def test_another_user_can_neither_open_nor_complete_the_visit(modern):
     _, url, _ = await rounds(modern)
     alice, bob = await browser("alice"), await browser("bob")
     assert (await bob.get(url)).status_code == 403
@@ -219,7 +219,7 @@ async def test_somebody_else_gets_neither_through_the_gate_nor_back(modern):
     assert (await alice.get(back)).status_code == 200
 
 
-async def test_another_user_can_sign_in_as_the_right_one(modern):
+async def test_another_user_can_log_in_as_the_right_one(modern):
     _, url, _ = await rounds(modern)
     bob = await browser("bob")
     refused = await bob.get(url)
@@ -260,7 +260,7 @@ async def test_every_page_around_a_visit_has_a_heading_and_a_strict_policy(moder
             assert reply.headers["referrer-policy"] in ("no-referrer", "same-origin")
 
 
-async def test_who_is_not_logged_in_is_sent_to_the_login_and_from_there_to_the_page(modern):
+async def test_an_anonymous_user_is_redirected_through_the_login_to_the_page(modern):
     _, url, _ = await rounds(modern)
     nobody = await browser(None)
     reply = await nobody.get(url)
@@ -283,7 +283,7 @@ async def test_the_link_to_the_page_does_not_end_the_visit(modern):
     assert not await SpentState.objects.aexists()
 
 
-async def test_looking_at_the_link_ends_nothing(modern):
+async def test_a_get_of_the_return_link_does_not_end_the_visit(modern):
     _, url, _ = await rounds(modern)
     alice = await browser("alice")
     back = parse_qs(urlsplit(await sent_on(alice, url)).query)["next"][0]
@@ -291,7 +291,7 @@ async def test_looking_at_the_link_ends_nothing(modern):
     assert not await SpentState.objects.aexists()
 
 
-async def test_links_that_were_changed_or_made_up_or_are_too_old_are_not_found(clock, modern):
+async def test_changed_invented_and_expired_links_are_not_found(clock, modern):
     _, url, _ = await rounds(modern)
     alice = await browser("alice")
     for wrong in (url[:-4] + "AAAA", url[:-20], url + "x", url.rpartition("/")[0] + "/made-up"):
@@ -300,14 +300,14 @@ async def test_links_that_were_changed_or_made_up_or_are_too_old_are_not_found(c
     assert (await alice.get(url)).status_code == 404
 
 
-async def test_a_caller_who_is_no_user_cannot_be_sent_to_a_page(settings, latest_legacy):
+async def test_a_caller_without_a_user_cannot_be_sent_to_a_page(settings, latest_legacy):
     settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.verifiers.Tokens"}
     reply = await (await latest_legacy()).tool("connect_calendar")
     assert reply.result["isError"] is True
     assert "no user account here" in text(reply)
 
 
-async def test_a_client_that_opens_no_pages_is_not_asked_to(either):
+async def test_a_client_without_url_elicitation_gets_no_question(either):
     client = await either(capabilities={"elicitation": {"form": {}}})
     reply = await client.tool("connect_calendar")
     if client.stateless:

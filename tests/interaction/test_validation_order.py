@@ -94,7 +94,7 @@ async def test_step_3_an_accept_header_that_takes_neither_is_not_acceptable(mode
     assert (await modern().request("tools/list", headers={"accept": "text/html"})).status == 406
 
 
-async def test_step_4_what_is_no_json_is_a_parse_error_without_an_id(modern, subtests):
+async def test_step_4_a_body_that_is_not_json_is_a_parse_error_without_an_id(modern, subtests):
     for body in [b"{", b"nonsense", b'{"a":1}}', b'{"jsonrpc": NaN}']:
         with subtests.test(body=body):
             reply = await modern().post(body=body)
@@ -102,7 +102,7 @@ async def test_step_4_what_is_no_json_is_a_parse_error_without_an_id(modern, sub
             assert "id" not in reply.message
 
 
-async def test_step_5_what_is_no_single_request_is_an_invalid_request(modern, subtests):
+async def test_step_5_a_body_that_is_not_one_request_is_an_invalid_request(modern, subtests):
     for message in [
         7,
         "text",
@@ -128,7 +128,7 @@ async def test_step_5_what_is_no_single_request_is_an_invalid_request(modern, su
             assert reply.refused(400, -32600)
 
 
-async def test_step_5_a_readable_id_comes_back_even_so(modern):
+async def test_step_5_a_readable_id_is_echoed_in_the_error(modern):
     reply = await modern().post({"jsonrpc": "2.0", "id": 5, "method": 7}, routing={"mcp-protocol-version": STATELESS})
     assert reply.message["id"] == 5
 
@@ -140,7 +140,7 @@ async def test_step_6_a_notification_is_accepted_with_an_empty_body(modern, subt
             assert reply.accepted
 
 
-async def test_step_8_a_request_without_its_meta_is_invalid_params_whatever_the_headers(modern, subtests):
+async def test_step_8_a_request_without_its_meta_is_invalid_params_for_all_headers(modern, subtests):
     for path in [
         ("params",),
         ("params", "_meta"),
@@ -155,7 +155,7 @@ async def test_step_8_a_request_without_its_meta_is_invalid_params_whatever_the_
             assert reply.message["id"] == message["id"]
 
 
-async def test_step_9_a_header_that_differs_wins_over_a_version_nobody_knows(modern):
+async def test_step_9_a_header_that_differs_wins_over_an_unknown_version(modern):
     client = modern()
     message = client.request_message("tools/list", meta={VERSION: "v999"})
     assert (await client.post(message)).refused(400, -32020)

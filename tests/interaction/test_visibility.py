@@ -1,7 +1,7 @@
-"""Two users of the site, with tokens of their own: what each of them may see, on every way in and in every revision.
+"""Visible primitives of two users of the site, over every transport and in every revision.
 
-What somebody may not see is not there for them: no list has it, and whatever names it is answered as for a name that
-nobody has given to anything, byte for byte. What more scopes would open is listed, and says which they are.
+A hidden primitive does not exist for a user: no list has it, and a request for it is answered as for an unknown name,
+byte for byte. A primitive that needs more scopes is listed, and the refusal names the scopes.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ def requests(name, stateless):
 def people(settings, db, transport, revision):
     """`await people("ann", scopes=1)`: a client of that user, whose token holds so many of the scopes.
 
-    Ann, who may see users, made her tokens herself. Ben, who may see groups, let a client have his.
+    Ann may view users, and made her tokens herself. Ben may view groups, and authorized a client.
     """
     settings.MCP = {**settings.MCP, "AUTH": ["oauth", "token"]}
     made = {}
@@ -86,7 +86,7 @@ async def listed(client, method):
 
 
 @contract
-async def test_each_sees_lists_of_their_own_however_often_they_ask_by_turns(people):
+async def test_alternating_users_see_their_own_lists(people):
     clients = {name: await people(name) for name in SEEN}
     for method in LISTS:
         for _ in range(2):
@@ -97,23 +97,23 @@ async def test_each_sees_lists_of_their_own_however_often_they_ask_by_turns(peop
         assert found == [(SEEN[name], len(SEEN[name])) for name in names]
 
 
-async def test_a_list_may_be_kept_for_its_caller_alone(people, revision):
+async def test_a_list_may_be_cached_for_its_caller_only(people, revision):
     client = await people("ann")
     for method in LISTS:
         result = (await client.request(method)).result
         assert result.get("cacheScope") == ("private" if revision == STATELESS else None)
 
 
-def _nobody(name):
-    """A name as long that nobody has given to anything."""
+def _unknown_name(name):
+    """An unknown name of the same length."""
     return "z" * len(name)
 
 
 @contract
-async def test_what_one_may_not_see_answers_as_what_is_not_there(people, revision):
+async def test_hidden_primitives_are_answered_as_unknown_ones_byte_for_byte(people, revision):
     ann, ben = await people("ann"), await people("ben", scopes=2)
     for hidden in GUARDS.keys() - SEEN["ben"]:
-        absent = _nobody(hidden)
+        absent = _unknown_name(hidden)
         both = zip(requests(hidden, ben.stateless), requests(absent, ben.stateless), strict=True)
         for (method, params), (_, other) in both:
             first = await ben.request(method, params, id=1)
@@ -125,7 +125,7 @@ async def test_what_one_may_not_see_answers_as_what_is_not_there(people, revisio
     assert (await ann.tool("users")).result["content"][0]["text"] == "users", "it is there for whom it is for"
 
 
-async def test_what_one_may_see_is_served(people):
+async def test_visible_primitives_are_served(people):
     for name, names in SEEN.items():
         client = await people(name, scopes=2)
         for seen in names:
@@ -134,7 +134,7 @@ async def test_what_one_may_see_is_served(people):
             assert (await client.request("prompts/get", {"name": seen, "arguments": {"word": "w"}})).served
 
 
-async def test_what_more_scopes_would_open_says_which_before_anything_else_is_said(people):
+async def test_missing_scopes_are_named_before_any_other_error(people):
     ann = await people("ann", scopes=1)
     for name in ("stepped", "users_stepped"):
         scopes = sorted(GUARDS[name]["scopes"])
@@ -153,7 +153,7 @@ async def test_what_more_scopes_would_open_says_which_before_anything_else_is_sa
         assert CHECKPOINTS.counts[f"{name} ran"] == 0
 
 
-async def test_a_step_up_opens_it(people):
+async def test_a_step_up_permits_the_request(people):
     less, more = await people("ann", scopes=1), await people("ann", scopes=2)
     for method, params in requests("users_stepped", less.stateless):
         if method == "tools/call" and "strange" not in params.get("arguments", {}):
@@ -161,13 +161,13 @@ async def test_a_step_up_opens_it(people):
             assert (await more.request(method, params)).served
 
 
-async def told(uri):
+async def updates(uri):
     await get_services().event_publisher.publish(EventDraft("changes:restricted", "updated", {"uri": uri}))
 
 
-async def test_changes_of_what_one_may_not_see_are_not_told(people, revision):
+async def test_changes_of_hidden_resources_are_not_sent(people, revision):
     if revision != STATELESS:
-        return await _sessions_are_not_told(people)
+        return await _assert_no_subscription(people)
     uris = ["restricted://users", "restricted://zzzzz", "restricted://groups", "restricted://users/1"]
     listens = [
         (await people(name)).begin("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
@@ -179,7 +179,7 @@ async def test_changes_of_what_one_may_not_see_are_not_told(people, revision):
         "left out as what is not there is"
     )
     for uri in uris:
-        await told(uri)
+        await updates(uri)
     heard = [
         [(await listen.message())["params"]["uri"] for _ in acknowledged]
         for listen, acknowledged in zip(listens, asked, strict=True)
@@ -190,15 +190,15 @@ async def test_changes_of_what_one_may_not_see_are_not_told(people, revision):
         await listen.end()
 
 
-async def _sessions_are_not_told(people):
-    """What the handshake era subscribes to is refused where it is not there, so that nothing is told of it."""
+async def _assert_no_subscription(people):
+    """In the handshake era the subscription to a hidden resource is refused, so that no update is sent."""
     ann, ben = await people("ann"), await people("ben")
     assert (await ann.request("resources/subscribe", {"uri": "restricted://users"})).served
     assert (await ben.request("resources/subscribe", {"uri": "restricted://groups"})).served
     assert "error" in (await ben.request("resources/subscribe", {"uri": "restricted://users"})).message
     listeners = [await client.listen_to_server() for client in (ann, ben)]
-    await told("restricted://users")
-    await told("restricted://groups")
+    await updates("restricted://users")
+    await updates("restricted://groups")
     assert [(await listener.message())["params"]["uri"] for listener in listeners] == [
         "restricted://users",
         "restricted://groups",

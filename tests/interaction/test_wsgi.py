@@ -90,13 +90,13 @@ def test_a_client_that_accepts_only_streams_gets_one_event(post, session):
     assert json.loads(found.data)["result"]["content"][0]["text"] == "done"
 
 
-def test_what_a_handler_tells_is_dropped(call):
+def test_notifications_of_a_handler_are_dropped(call):
     meta = {"progressToken": 1, META + "logLevel": "debug"}
     assert call("steps", {"count": 3}, meta)["result"]["content"][0]["text"] == "done"
     assert call("chatter", {}, meta)["result"]["content"][0]["text"] == "said"
 
 
-def test_questions_are_asked_in_rounds(call):
+def test_questions_are_sent_in_rounds(call):
     first = call("ask_name")["result"]
     assert list(first["inputRequests"]) == ["user_name"]
     answer = {"user_name": accept(value="Al")}
@@ -104,7 +104,7 @@ def test_questions_are_asked_in_rounds(call):
     assert second["result"]["content"][0]["text"] == "Hello Al"
 
 
-def test_a_question_that_needs_a_stream_is_an_error_that_says_why(post, session):
+def test_a_question_that_needs_a_stream_is_an_error_with_the_reason(post, session):
     message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "ask_name", "arguments": {}}}
     _, found = post(message, HANDSHAKE[-1], **session)
     assert found["result"]["isError"] is True
@@ -114,7 +114,7 @@ def test_a_question_that_needs_a_stream_is_an_error_that_says_why(post, session)
 NOTIFYING = {"experimental": {"x": {}}, "tools": {"listChanged": True}, "resources": {"subscribe": True}}
 
 
-def test_what_cannot_work_is_not_declared(post, settings, subtests):
+def test_capabilities_that_need_a_stream_are_not_declared(post, settings, subtests):
     for revision in REVISIONS:
         with subtests.test(revision=revision):
             servers = settings.MCP["SERVERS"]
@@ -129,7 +129,7 @@ def test_what_cannot_work_is_not_declared(post, settings, subtests):
             assert "x" in capabilities["experimental"]
 
 
-async def test_what_works_is_declared_where_it_does(settings, either):
+async def test_capabilities_without_a_stream_are_declared(settings, either):
     servers = settings.MCP["SERVERS"]
     server = {**servers["interaction"], "CAPABILITIES": NOTIFYING}
     settings.MCP = {**settings.MCP, "SERVERS": {**servers, "interaction": server}}
@@ -146,7 +146,7 @@ def test_a_session_cannot_subscribe(post, session, subtests):
             assert post(message, HANDSHAKE[-1], **session)[1]["error"]["code"] == -32601
 
 
-def test_nobody_listens(post):
+def test_subscriptions_listen_is_not_served(post):
     speaker = Client(Transport(None, "/view"), STATELESS)
     message = speaker.request_message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     response, found = post(message, STATELESS)
@@ -158,14 +158,14 @@ def test_a_log_level_cannot_be_set(post, session):
     assert post(message, HANDSHAKE[-1], **session)[1]["error"]["code"] == -32601
 
 
-def test_there_is_nothing_to_get(subtests):
+def test_a_session_has_no_stream_to_get(subtests):
     for method in ["get", "head", "put"]:
         with subtests.test(method=method):
             response = getattr(DjangoClient(), method)("/view/mcp/interaction", headers=HEADERS)
             assert (response.status_code, response.content, response["allow"]) == (405, b"", "POST, DELETE, OPTIONS")
 
 
-def test_a_session_ends_when_its_client_says_so(post, session):
+def test_delete_ends_a_session_under_wsgi(post, session):
     headers = {**HEADERS, "mcp-session-id": session["mcp_session_id"]}
     assert DjangoClient().delete("/view/mcp/interaction", headers=headers).status_code == 204
     assert Session.objects.get(terminated_at__isnull=False).end_reason == EndReason.CLIENT
@@ -173,7 +173,7 @@ def test_a_session_ends_when_its_client_says_so(post, session):
     assert post(message, HANDSHAKE[-1], **session)[0].status_code == 404
 
 
-def test_lists_are_the_same_as_under_asgi_whoever_asks_first(settings, post, subtests):
+def test_lists_are_the_same_as_under_asgi_in_either_order(settings, post, subtests):
     for method in ["tools/list", "resources/list", "prompts/list"]:
         with subtests.test(method=method):
             for first in ("wsgi", "asgi"):
@@ -188,7 +188,7 @@ def test_lists_are_the_same_as_under_asgi_whoever_asks_first(settings, post, sub
                 assert answers["wsgi"] == answers["asgi"]
 
 
-def test_what_a_server_declares_does_not_depend_on_who_asked_before(post):
+def test_declared_capabilities_do_not_depend_on_earlier_clients(post):
     message = Client(Transport(None, "/view"), STATELESS).request_message("server/discover", id=1)
     for _ in range(2):
         assert "logging" not in post(message, STATELESS)[1]["result"]["capabilities"]
@@ -197,7 +197,7 @@ def test_what_a_server_declares_does_not_depend_on_who_asked_before(post):
 
 
 @pytest.mark.parametrize("name", ["around", "around_a_thread"])
-def test_a_language_does_not_stay_in_the_thread(settings, post, name):
+def test_the_language_of_a_call_does_not_leak_into_the_next(settings, post, name):
     settings.MIDDLEWARE, settings.LANGUAGE_CODE = ["django.middleware.locale.LocaleMiddleware"], "en"
     speaker = Client(Transport(None, "/view"), STATELESS)
     for language, monday in (("de", "Montag"), ("fr", "lundi"), ("en", "Monday")):
@@ -221,7 +221,7 @@ def test_context_variables_of_middleware_reach_handlers(settings, post, middlewa
                 assert found["result"]["structuredContent"]["result"] == [actor, actor]
 
 
-def test_the_django_request_is_sensible(post):
+def test_the_django_request_has_path_user_and_headers(post):
     speaker = Client(Transport(None, "/view"), STATELESS)
     message = speaker.request_message("tools/call", {"name": "request", "arguments": {}})
     _, found = post(message, STATELESS, path="/view/mcp/places")
@@ -268,7 +268,7 @@ def test_white_space_around_headers_does_not_count(post):
     assert post(message, STATELESS, mcp_method="  tools/list  ")[0].status_code == 200
 
 
-def test_receivers_of_signals_are_told(call, subtests):
+def test_signals_are_sent_under_wsgi(call, subtests):
     told = []
 
     def started(call, **kwargs):

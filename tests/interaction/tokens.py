@@ -1,4 +1,4 @@
-"""Tokens that the site itself gives out, of both makes: what a person made, and what a client of theirs got."""
+"""Tokens that the site issues: personal ones, and access tokens of clients."""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -110,7 +110,7 @@ class ChannelTransport(Transport):
         return channels
 
     async def close(self) -> None:
-        """All clients hang up. What came for none of them fails the test, and so does a server that fell over."""
+        """Close all clients. An unread message fails the test, and so does an exception of the server."""
         channels = await self.hang_up()
         left = [message for channel in channels for message in channel.left()]
         assert not left, f"nobody asked for {left}"

@@ -1,4 +1,4 @@
-"""Who the tokens of these tests stand for."""
+"""Verifiers for the tokens of these tests."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +48,7 @@ class Tokens:
 
 
 class Clients:
-    """A verifier to whom a token is "user.client.number": who it is, by which program, and the token's generation."""
+    """A verifier of tokens "user.client.number": the user, the program and the token's generation."""
 
     async def verify(self, token: str, **where: Any) -> DjangoPrincipal:
         subject, client, _ = token.split(".")
@@ -59,7 +59,7 @@ VOUCHED = "vouched"
 
 
 class Vouched:
-    """A verifier to whom one token is good: that of somebody without a user here, of whom an issuer says more."""
+    """A verifier of one token of an issuer, for a person without a user in this project."""
 
     def accepts(self, token: str) -> bool:
         return token == VOUCHED
@@ -75,5 +75,5 @@ class Vouched:
 
 
 def scopes_of_the_host(request: Any) -> list[str]:
-    """What every request takes, where that depends on the request."""
+    """Return the scopes that every request needs, by the request."""
     return ["notes:read"] if request.headers["host"] == "elsewhere.example" else []

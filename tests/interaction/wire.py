@@ -18,7 +18,7 @@ Check = Callable[[dict[str, Any]], None]
 class Reply(NamedTuple):
     """A whole answer.
 
-    Status and headers are HTTP's. What holds on channels too is asked with `served`, `accepted`, `refused` and `busy`,
+    Status and headers are HTTP's. Checks that apply to channels too are `served`, `accepted`, `refused` and `busy`,
     which compare the status where there is one.
     """
 
@@ -67,7 +67,7 @@ class Reply(NamedTuple):
 
     @property
     def accepted(self) -> bool:
-        """It was taken, and there is nothing to say to it; over HTTP with status 202."""
+        """Return True if it was accepted without content; over HTTP with status 202."""
         return self._has(202) and self.body == b""
 
     def refused(self, status: int, code: int) -> bool:
@@ -80,8 +80,8 @@ class Reply(NamedTuple):
         return later and self.refused(status, -32603)
 
     @property
-    def is_told_in_full(self) -> bool:
-        """Could more be said than the answer? Over HTTP it took a stream."""
+    def may_stream(self) -> bool:
+        """Return True if notifications could be sent; over HTTP this needs a stream."""
         return self.status is None or self.is_stream
 
     def _has(self, status: int) -> bool:

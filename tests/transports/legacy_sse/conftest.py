@@ -7,12 +7,12 @@ import pytest
 from django.core.asgi import get_asgi_application
 
 from mcp_django.asgi import mount
-from tests.interaction.fixtures import _the_test_s_connection_stays_open, checkpoints, serve
+from tests.interaction.fixtures import _keep_test_connection_open, checkpoints, serve
 from tests.interaction.wire import App
 from tests.transports.legacy_sse import handlers
 from tests.transports.legacy_sse.client import Client
 
-__all__ = ["_the_test_s_connection_stays_open", "checkpoints", "handlers"]
+__all__ = ["_keep_test_connection_open", "checkpoints", "handlers"]
 SERVERS = {
     "default": {"NAME": "default"},
     "posts": {"NAME": "posts"},
