@@ -50,7 +50,7 @@ def telling(handler: Any, *, level: str | None = "debug", **given: Any) -> Pipel
 
 
 def heard(peer: PipelineClient) -> list[tuple[str, str]]:
-    messages = [message["params"] for message in peer.said if message["method"] == "notifications/message"]
+    messages = [message["params"] for message in peer.received if message["method"] == "notifications/message"]
     assert all(message["logger"].startswith("tests.") for message in messages)
     return [(message["level"], message["data"]) for message in messages]
 
@@ -138,7 +138,7 @@ async def test_a_session_s_level_counts_at_once_also_for_a_call_that_runs(forwar
     assert peer.session is not None
     await peer.request("logging/setLevel", {"level": "info"})
     await peer.call("work")
-    said = [message["params"]["data"] for message in peer.said]
+    said = [message["params"]["data"] for message in peer.received]
     assert said == ["before", "before, from the context", "at last"]
 
 
@@ -160,7 +160,7 @@ async def test_nothing_is_sent_outside_of_a_call_nor_after_it(forwarding: Any) -
     await peer.call("work")
     over.set()
     await tasks[0]
-    assert peer.said == []
+    assert peer.received == []
 
 
 async def test_a_round_that_is_repeated_says_nothing_twice(forwarding: Any) -> None:
@@ -287,7 +287,7 @@ async def test_a_hook_that_fails_lets_nothing_through(
 
     peer = telling(work)
     assert await peer.text("work") == "done"
-    assert peer.said == []
+    assert peer.received == []
     assert "--- Logging error ---" in capsys.readouterr().err
 
 
@@ -333,7 +333,7 @@ async def test_sql_stays_here_unless_asked_for(forwarding: Any) -> None:
 
     peer = telling(work)
     await peer.call("work")
-    assert peer.said == []
+    assert peer.received == []
 
 
 async def test_a_flood_is_cut_off_and_never_waits(forwarding: Any) -> None:
@@ -403,4 +403,4 @@ async def test_the_configuration_in_the_documentation_works() -> None:
     finally:
         shop.handlers.clear()
         shop.setLevel(logging.NOTSET)
-    assert [message["params"] for message in peer.said] == [{"level": "info", "logger": "shop", "data": "packed"}]
+    assert [message["params"] for message in peer.received] == [{"level": "info", "logger": "shop", "data": "packed"}]

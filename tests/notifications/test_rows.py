@@ -112,7 +112,7 @@ async def test_who_subscribed_to_all_rows_is_told_of_those_that_they_can_read() 
     [acknowledged] = await taken(stream) or []
     assert acknowledged["params"]["notifications"] == {"resourceSubscriptions": ["shop.order://"]}
     for uri in uris:
-        client.log.tell("updated", uri=uri)
+        client.log.deliver("updated", uri=uri)
     assert [message["params"]["uri"] for message in await taken(stream) or []] == [uris[0]]
 
 
@@ -128,7 +128,7 @@ async def test_object_permissions_decide_about_each_notification(subtests: pytes
             [acknowledged] = await taken(stream) or []
             assert acknowledged["params"]["notifications"] == {"resourceSubscriptions": ["shop.tag://"]}
             for uri in uris:
-                client.log.tell("updated", uri=uri)
+                client.log.deliver("updated", uri=uri)
             assert [message["params"]["uri"] for message in await taken(stream) or []] == [uris[0]]
 
 

@@ -1,6 +1,6 @@
 """A client of the engine without a transport: messages in, results out, in both eras.
 
-`PipelineClient` speaks to the pipeline of one server as a transport would. It runs each request to its end, keeps the
+`PipelineClient` calls the pipeline of one server as a transport would. It runs each request to its end, keeps the
 messages that came before the answer, and answers questions: on the stream of a session, or in another round.
 """
 
@@ -37,7 +37,7 @@ Answer = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
 class Sessions:
-    """Sessions in memory, and what was asked of the store."""
+    """Sessions in memory, with a record of those that were opened."""
 
     def __init__(self) -> None:
         self.opened: list[ServerSession] = []
@@ -63,8 +63,8 @@ class Sessions:
         session.cancel(id)
 
 
-class Ledger:
-    """A ledger in memory."""
+class MemoryIdempotencyStore:
+    """An idempotency store in memory."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, dict[str, Any] | None] = {}
@@ -100,7 +100,7 @@ def ports(**changes: Any) -> Ports:
         "sessions": Sessions(),
         "state_sealer": TokenSealer(["key"], purpose="state", max_token_bytes=64 * 1024),
         "cursor_sealer": TokenSealer(["key"], purpose="cursor"),
-        "idempotency_store": Ledger(),
+        "idempotency_store": MemoryIdempotencyStore(),
         "translate_exception": translate,
     }
     return Ports(**{**given, **changes})
@@ -113,7 +113,7 @@ def make_server(*, options: Mapping[str, Any] | None = None, **given: Any) -> Se
 
 @dataclass
 class FakeUser:
-    """As much of a user as a policy looks at."""
+    """The attributes of a user that a policy reads."""
 
     permissions: tuple[str, ...] = ()
     pk: Any = None
@@ -146,7 +146,7 @@ class PipelineClient:
 
     def __post_init__(self) -> None:
         self.pipeline = Pipeline(self.server)
-        self.said: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         """Every message that came before an answer."""
         self.rounds = 0
         self.session: ServerSession | None = None
@@ -241,7 +241,7 @@ class PipelineClient:
     async def _listen(self, outbox: Outbox) -> None:
         while (messages := await outbox.read(READ_SECONDS)) is not None:
             for message in map(jsonrpc.loads, messages):
-                self.said.append(message)
+                self.received.append(message)
                 if "id" in message and self.refusal is not None and self.session is not None:
                     self.session.receive_response(jsonrpc.Response(message["id"], None, self.refusal))
                 elif "id" in message and self.answer is not None and self.session is not None:
@@ -250,12 +250,12 @@ class PipelineClient:
 
 
 def accept(**content: Any) -> dict[str, Any]:
-    """A person who fills the form in."""
+    """Return the answer of a user that accepts the form."""
     return {"action": "accept", "content": content}
 
 
 async def in_context(run: Callable[[Context], Any], **peer: Any) -> Any:
-    """What `run` makes of a call's context."""
+    """Run a function with the context of a call; return its value."""
     found: list[Any] = []
     server = make_server()
 

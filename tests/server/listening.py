@@ -1,4 +1,4 @@
-"""A client of one connection that listens for changes, and the changes and endings of calls that it sees."""
+"""A client of one connection with subscriptions, and a record of its changes and the outcomes of calls."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class ChangeLog:
     """`ports.Changes` in memory."""
 
     def __init__(self) -> None:
-        self.tells: list[Callable[[str, Any], None]] = []
+        self.listeners: list[Callable[[str, Any], None]] = []
         self.open: list[str] = []
         self.announced: list[tuple[bool, tuple[str, ...]]] = []
         self.full = False
@@ -38,8 +38,8 @@ class ChangeLog:
 
     async def add_listener(self, callback: Callable[[str, Any], None]) -> Callable[[], None]:
         await self.ready.wait()
-        self.tells.append(callback)
-        return lambda: self.tells.remove(callback)
+        self.listeners.append(callback)
+        return lambda: self.listeners.remove(callback)
 
     async def subscribe(self, call: Call, uri: str) -> None:
         raise NotImplementedError
@@ -50,13 +50,13 @@ class ChangeLog:
     def send_stream_signal(self, call: Call, uris: Any, *, opened: bool) -> None:
         self.announced.append((opened, tuple(uris)))
 
-    def tell(self, kind: str, /, **payload: Any) -> None:
-        for tell in list(self.tells):
-            tell(kind, payload)
+    def deliver(self, kind: str, /, **payload: Any) -> None:
+        for deliver in list(self.listeners):
+            deliver(kind, payload)
 
 
 class CallEndings:
-    """An observer: how calls ended."""
+    """An observer that records the outcomes of calls."""
 
     def __init__(self) -> None:
         self.ended: list[tuple[Any, Outcome]] = []

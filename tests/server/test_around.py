@@ -1,4 +1,4 @@
-"""Functions of AROUND: the kinds that they can be, their order, and what becomes of their exceptions."""
+"""Functions of AROUND: their kinds, their order, and their exceptions."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -107,7 +107,7 @@ async def test_a_function_may_be_of_many_kinds(function: Any, name: str, tool: s
     assert [f"in {name}", "work", f"out of {name}"] == LOG
 
 
-async def test_the_first_is_the_outermost_whatever_its_kind() -> None:
+async def test_the_first_manager_is_the_outermost_for_every_kind() -> None:
     around = (async_manager, plain_manager, PlainClass, AsyncClass, plain_generator)
     assert await PipelineClient(served(*around)).text("work") == "done"
     names = ["async_generator", "plain_generator", "PlainClass", "AsyncClass", "plain_generator"]
@@ -147,7 +147,7 @@ async def test_managers_of_a_mounted_server_alone_surround_its_tools() -> None:
         (Http404("no such hotel"), "no such hotel"),
     ],
 )
-async def test_an_exception_of_a_manager_is_one_of_the_handler(problem: Exception, text: str) -> None:
+async def test_an_exception_of_a_manager_is_handled_as_one_of_the_handler(problem: Exception, text: str) -> None:
     def refuse(ctx: Context) -> Any:
         raise problem
 

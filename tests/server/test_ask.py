@@ -1,4 +1,4 @@
-"""Conversations: what is asked again, what is kept, and how a conversation ends."""
+"""Conversations: repeated questions, recorded answers, and the end."""
 
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -22,7 +22,7 @@ def asking(handler: Any, version: str = STATELESS, answer: Any = None, **limits:
 
 
 def by_message(**answers: Any) -> Any:
-    """A person who answers each question by its first word, and counts."""
+    """A user that answers each question by its first word, and counts."""
     asked: list[str] = []
 
     def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ async def test_a_question_whose_text_changed_is_asked_again() -> None:
     assert asked == ["Pay 10?", "Pay 12?"]
 
 
-async def test_an_answer_that_a_round_did_not_reach_is_kept() -> None:
+async def test_an_answer_that_a_round_did_not_use_is_kept() -> None:
     runs: list[int] = []
 
     async def handler(ctx: Context) -> str:
@@ -79,7 +79,7 @@ async def test_an_answer_that_a_round_did_not_reach_is_kept() -> None:
     assert answer.asked == ["main?", "extra?"]
 
 
-async def test_keys_are_the_names_of_questions_on_the_wire() -> None:
+async def test_keys_name_questions_on_the_wire() -> None:
     async def handler(ctx: Context) -> None:
         await ctx.gather(ctx.elicit("a?", bool, key="mine"), ctx.elicit("b?", bool, key="mine"), ctx.elicit("c?", bool))
 
@@ -89,7 +89,7 @@ async def test_keys_are_the_names_of_questions_on_the_wire() -> None:
 
 
 @pytest.mark.parametrize("version", ERAS)
-async def test_gather_gives_answers_in_the_order_of_its_branches(version: str) -> None:
+async def test_gather_returns_answers_in_the_order_of_its_branches(version: str) -> None:
     async def later(ctx: Context) -> str:
         first = await ctx.elicit("a?", str)
         second = await ctx.elicit("b?", str)
@@ -143,7 +143,7 @@ def test_a_group_suspends_when_nothing_else_is_in_it() -> None:
 
 
 @pytest.mark.parametrize("version", ERAS)
-async def test_once_loses_types_alike_in_both_eras(version: str) -> None:
+async def test_once_converts_values_to_json_in_both_eras(version: str) -> None:
     async def handler(ctx: Context) -> str:
         return repr(await ctx.run_once("k", lambda: (1, {"a": {2}})))
 
@@ -178,7 +178,7 @@ async def test_once_without_a_question_runs_once_and_ends_the_call(version: str)
     assert (len(runs), peer.rounds) == (2, 0)
 
 
-async def test_once_is_replayed_for_none_too() -> None:
+async def test_once_is_replayed_for_none() -> None:
     runs: list[int] = []
 
     async def handler(ctx: Context) -> str:
@@ -190,7 +190,7 @@ async def test_once_is_replayed_for_none_too() -> None:
     assert runs == [1]
 
 
-async def test_the_handler_is_replaying_until_it_gets_beyond_what_is_known() -> None:
+async def test_the_handler_is_replaying_until_the_first_unrecorded_event() -> None:
     seen: list[list[bool]] = []
 
     async def handler(ctx: Context) -> None:
@@ -212,7 +212,7 @@ async def test_the_handler_is_replaying_until_it_gets_beyond_what_is_known() -> 
     ("limits", "text"),
     [({"rounds": 2}, "more than 2 rounds"), ({"answers": 2}, "more than 2 requests")],
 )
-async def test_a_conversation_has_limits(limits: dict[str, int], text: str) -> None:
+async def test_events_of_a_conversation_are_limited(limits: dict[str, int], text: str) -> None:
     async def handler(ctx: Context) -> None:
         for number in range(10):
             await ctx.elicit(f"{number}?", bool)
@@ -247,7 +247,7 @@ async def test_except_exception_does_not_swallow_a_question(version: str) -> Non
 
 
 @pytest.mark.parametrize("version", ERAS)
-async def test_a_question_passes_guards_interceptors_and_exception_handlers(version: str) -> None:
+async def test_a_question_is_not_handled_by_hooks(version: str) -> None:
     entered: list[str] = []
 
     async def around(ctx: Context, proceed: Any) -> Any:
@@ -301,7 +301,7 @@ async def test_the_server_asks_nothing_during_initialize() -> None:
         await peer.request("initialize", introduction)
 
 
-def test_what_a_handler_may_catch_is_a_tool_error() -> None:
+def test_conversation_errors_are_tool_errors() -> None:
     assert issubclass(InputRefused, Exception)
     assert issubclass(InputUnavailable, Exception)
     assert not issubclass(CallSuspended, Exception)

@@ -1,4 +1,4 @@
-"""Work that is left for when the answer was sent."""
+"""Background jobs, which run after the response was sent."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from tests.support.clock import Clock
 from tests.support.waiting import turns
 
 
-async def test_it_runs_after_the_call_in_the_order_it_was_left() -> None:
+async def test_background_jobs_run_after_the_call_in_order() -> None:
     server, done = make_server(), []
 
     async def later(word: str, *, mark: str = "") -> None:
@@ -41,7 +41,7 @@ async def test_it_runs_after_the_call_in_the_order_it_was_left() -> None:
     assert done == ["a!", "b", "c"]
 
 
-async def test_a_handler_that_fails_leaves_nothing_and_one_that_answers_with_an_error_does() -> None:
+async def test_jobs_of_a_failed_handler_are_dropped_and_those_of_an_error_result_run() -> None:
     server, done = make_server(), []
 
     @server.tool
@@ -50,17 +50,17 @@ async def test_a_handler_that_fails_leaves_nothing_and_one_that_answers_with_an_
         raise ToolError("no")
 
     @server.tool
-    async def tells(ctx: Context) -> ToolResult:
-        ctx.background(done.append, "tells")
+    async def reports(ctx: Context) -> ToolResult:
+        ctx.background(done.append, "reports")
         return ToolResult("no", is_error=True)
 
     peer = PipelineClient(server)
     await peer.error("fails")
-    await peer.error("tells")
-    assert done == ["tells"]
+    await peer.error("reports")
+    assert done == ["reports"]
 
 
-async def test_what_a_guard_leaves_is_done_though_the_tool_fails() -> None:
+async def test_a_job_of_a_guard_runs_after_a_failed_tool() -> None:
     server, done = make_server(), []
 
     def guard(ctx: Context) -> None:
@@ -75,7 +75,7 @@ async def test_what_a_guard_leaves_is_done_though_the_tool_fails() -> None:
     assert done == ["asked"]
 
 
-async def test_a_round_that_ends_with_a_question_leaves_nothing() -> None:
+async def test_a_round_that_ends_with_a_question_runs_no_jobs() -> None:
     server, done = make_server(), []
 
     @server.tool
@@ -89,7 +89,7 @@ async def test_a_round_that_ends_with_a_question_leaves_nothing() -> None:
     assert done == ["once"]
 
 
-async def test_what_fails_is_logged_and_the_rest_is_done(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_job_is_logged_and_the_others_run(caplog: pytest.LogCaptureFixture) -> None:
     server, done = make_server(), []
 
     def broken() -> None:
@@ -109,7 +109,7 @@ async def test_what_fails_is_logged_and_the_rest_is_done(caplog: pytest.LogCaptu
     assert done == ["rest"]
 
 
-async def test_it_is_not_left_after_the_answer() -> None:
+async def test_a_job_cannot_be_added_after_the_response() -> None:
     server, kept = make_server(), []
 
     @server.tool
@@ -121,7 +121,7 @@ async def test_it_is_not_left_after_the_answer() -> None:
         kept[0].background(print)
 
 
-async def test_what_cannot_be_called_is_refused_at_once() -> None:
+async def test_a_job_that_is_not_callable_is_refused() -> None:
     server = make_server()
 
     @server.tool
@@ -133,7 +133,7 @@ async def test_what_cannot_be_called_is_refused_at_once() -> None:
     assert await PipelineClient(server).text("it") == "fine"
 
 
-async def test_places_are_counted_and_given_back() -> None:
+async def test_the_number_of_waiting_jobs_is_limited() -> None:
     places = LimitedBackgroundSlots(1)
     server = Server("tests", "1", ports=ports(background=places), options=ServerOptions())
 
@@ -155,7 +155,7 @@ async def test_places_are_counted_and_given_back() -> None:
 
 
 class Later(CallServer):
-    """A server whose tool leaves work that says when it begins."""
+    """A server with a tool whose background job records its start."""
 
     def __init__(self, version: str = STATELESS) -> None:
         super().__init__(version)
@@ -184,7 +184,7 @@ class Later(CallServer):
 
 
 @pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-def test_it_begins_when_the_door_has_sent_the_answer_and_not_before(version: str) -> None:
+def test_jobs_start_after_the_transport_has_sent_the_response(version: str) -> None:
     async def main() -> None:
         there = Later(version)
         flight = there.flight("leave")
@@ -206,7 +206,7 @@ def test_it_begins_when_the_door_has_sent_the_answer_and_not_before(version: str
     asyncio.run(main())
 
 
-def test_the_end_of_the_process_waits_for_it_also_when_its_call_has_not_ended() -> None:
+def test_shutdown_waits_for_jobs_of_running_calls() -> None:
     async def main() -> None:
         there = Later()
         running = there.flight("wait_and_leave")
@@ -226,7 +226,7 @@ def test_the_end_of_the_process_waits_for_it_also_when_its_call_has_not_ended() 
     asyncio.run(main())
 
 
-def test_at_the_end_of_the_grace_it_is_ended(clock: Clock) -> None:
+def test_jobs_are_cancelled_after_the_grace_period(clock: Clock) -> None:
     async def main() -> None:
         clock.control(asyncio.get_running_loop())
         there = Later()
@@ -246,7 +246,7 @@ def test_at_the_end_of_the_grace_it_is_ended(clock: Clock) -> None:
     asyncio.run(main())
 
 
-async def test_where_nothing_comes_after_the_answer_it_runs_just_before() -> None:
+async def test_without_a_later_point_jobs_run_before_the_response() -> None:
     there = Later()
     there.let.set()
     flight = there.flight("leave")

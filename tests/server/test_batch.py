@@ -1,4 +1,4 @@
-"""Batches: calls that are given up by their ids while the others go on."""
+"""Batches: calls that are cancelled by their ids while the others go on."""
 
 import asyncio
 from typing import Any
@@ -38,11 +38,11 @@ def begin(peer: PipelineClient, messages: list[Any]) -> "tuple[asyncio.Task[byte
     return asyncio.ensure_future(work.run), work, outbox
 
 
-async def test_a_call_that_is_taken_back_cleans_up_in_peace_and_says_nothing_more() -> None:
+async def test_a_cancelled_call_cleans_up_and_sends_nothing() -> None:
     server, reached, gate, order = make_server(), asyncio.Event(), asyncio.Event(), list[str]()
 
     @server.tool
-    async def stubborn(ctx: Context) -> str:
+    async def ignores_cancel(ctx: Context) -> str:
         try:
             reached.set()
             await asyncio.Event().wait()
@@ -60,12 +60,12 @@ async def test_a_call_that_is_taken_back_cleans_up_in_peace_and_says_nothing_mor
 
     peer = PipelineClient(server, version=REVISION)
     assert peer.session is not None
-    answers, _, outbox = begin(peer, calls("stubborn", "other"))
+    answers, _, outbox = begin(peer, calls("ignores_cancel", "other"))
     await reached.wait()
-    peer.session.cancel("stubborn")
+    peer.session.cancel("ignores_cancel")
     for _ in range(3):
         await asyncio.sleep(0)
-    peer.session.cancel("stubborn")
+    peer.session.cancel("ignores_cancel")
     for _ in range(3):
         await asyncio.sleep(0)
     gate.set()
@@ -77,7 +77,7 @@ async def test_a_call_that_is_taken_back_cleans_up_in_peace_and_says_nothing_mor
 
 
 @pytest.mark.parametrize("whole", [False, True])
-async def test_a_call_can_be_taken_back_before_the_notifications_of_its_batch_are_through(whole: bool) -> None:
+async def test_a_call_can_be_cancelled_before_the_notifications_of_its_batch_ended(whole: bool) -> None:
     reached, gate, ran = asyncio.Event(), asyncio.Event(), list[str]()
 
     async def slow_notifications(call: Call, proceed: Any) -> Any:

@@ -1,4 +1,4 @@
-"""One broken declaration never takes others away."""
+"""A broken declaration does not affect the others."""
 
 import asyncio
 from collections.abc import Callable
@@ -121,7 +121,7 @@ async def test_an_entry_that_cannot_be_encoded_is_left_out_of_its_list_only(vers
     text=st.text(st.characters(categories=["Cs", "Lu", "Cc"]), max_size=5),
     number=st.integers(-(10**4400), 10**4400) | st.floats(),
 )
-def test_any_meta_of_one_entry_leaves_the_others_listed(text: str, number: float) -> None:
+def test_an_invalid_meta_of_one_entry_does_not_affect_the_others(text: str, number: float) -> None:
     own = Registry()
     for name, meta in (("a", None), ("bad", {"shop/x": {text: [text, number]}}), ("z", None)):
 
@@ -133,7 +133,7 @@ def test_any_meta_of_one_entry_leaves_the_others_listed(text: str, number: float
     assert {"a", "z"} <= set(found)
 
 
-async def test_an_entry_is_listed_as_soon_as_it_can_be_built() -> None:
+async def test_a_failed_entry_is_listed_once_it_can_be_built() -> None:
     rows: list[str] = []
 
     @tool(title=LateText(lambda: rows[0]))  # type: ignore[arg-type]
@@ -147,7 +147,7 @@ async def test_an_entry_is_listed_as_soon_as_it_can_be_built() -> None:
 
 
 @pytest.mark.usefixtures("good")
-def test_an_entry_that_fails_is_a_problem_that_names_its_declaration_and_says_nothing_twice(found: Registry) -> None:
+def test_an_entry_that_fails_is_reported_once_with_its_declaration(found: Registry) -> None:
     @tool(title=BrokenText())  # type: ignore[arg-type]
     def broken() -> str:
         return ""
@@ -200,7 +200,7 @@ def test_code_that_fails_at_registration_refuses_its_declaration_only(
     assert found.problems[2].covers("un_anything")
 
 
-def test_a_server_of_ones_own_raises_the_failure_at_once() -> None:
+def test_a_server_outside_the_registry_raises_the_failure() -> None:
     class Unattached(Toolset):
         def attach(self, registry: Registry) -> None:
             raise KeyError("settings")

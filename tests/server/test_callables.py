@@ -46,7 +46,7 @@ ASYNC: dict[str, Any] = {
 }
 
 
-def test_async_functions_are_found_in_each_form(subtests: pytest.Subtests) -> None:
+def test_async_functions_are_detected_in_each_form(subtests: pytest.Subtests) -> None:
     for name, function in ASYNC.items():
         with subtests.test(name):
             assert is_async(function)

@@ -1,4 +1,4 @@
-"""The context: what a handler sees and says, on the loop and in a thread."""
+"""The context: its attributes and messages, on the loop and in a thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_a_thread(run: Callable[[Context], Any], **given: Any) -> tuple[Any, PipelineClient]:
-    """What a plain handler makes of its context, on a real thread beside a real loop."""
+    """Run a function with the context of a plain handler, on a real thread beside a real loop."""
     found: list[Any] = []
 
     async def serve() -> PipelineClient:
@@ -55,7 +55,7 @@ def in_a_thread(run: Callable[[Context], Any], **given: Any) -> tuple[Any, Pipel
     return found[-1], peer
 
 
-async def test_it_tells_about_the_call() -> None:
+async def test_the_context_describes_the_call() -> None:
     async def look(ctx: Context) -> dict[str, Any]:
         return {
             "name": ctx.name,
@@ -85,7 +85,7 @@ async def test_it_tells_about_the_call() -> None:
     }
 
 
-async def test_state_is_one_dict_for_a_call_and_the_session_s_in_a_session() -> None:
+async def test_state_belongs_to_the_call_or_to_the_session() -> None:
     async def look(ctx: Context) -> Any:
         ctx.state["n"] = ctx.state.get("n", 0) + 1
         return ctx.state["n"], ctx.session is not None and ctx.state is ctx.session.state
@@ -118,8 +118,8 @@ async def test_supports_follows_a_dotted_path() -> None:
     assert violations == []
 
 
-async def test_a_notification_of_one_s_own_must_be_named_like_one() -> None:
-    async def tell(ctx: Context) -> None:
+async def test_a_custom_notification_needs_a_method_of_notifications() -> None:
+    async def notify(ctx: Context) -> None:
         await ctx.notify("notifications/own", {"a": 1})
         await ctx.notify("notifications/bare")
         with pytest.raises(ValueError, match="must start with notifications/"):
@@ -129,17 +129,17 @@ async def test_a_notification_of_one_s_own_must_be_named_like_one() -> None:
 
     @server.tool
     async def own(ctx: Context) -> None:
-        await tell(ctx)
+        await notify(ctx)
 
     peer = PipelineClient(server)
     assert not (await peer.call("own"))["isError"]
-    assert [(message["method"], message.get("params")) for message in peer.said] == [
+    assert [(message["method"], message.get("params")) for message in peer.received] == [
         ("notifications/own", {"a": 1}),
         ("notifications/bare", {}),
     ]
 
 
-async def test_an_unknown_level_is_a_mistake_of_the_handler() -> None:
+async def test_an_unknown_log_level_is_a_value_error() -> None:
     async def shout(ctx: Context) -> None:
         with pytest.raises(ValueError, match="unknown log level 'loud'"):
             await ctx.log("loud", "x")
@@ -147,8 +147,8 @@ async def test_an_unknown_level_is_a_mistake_of_the_handler() -> None:
     await in_context(shout)
 
 
-async def test_every_level_has_its_method() -> None:
-    async def say(ctx: Context) -> None:
+async def test_every_log_level_has_a_method() -> None:
+    async def log_all(ctx: Context) -> None:
         for level in LOG_LEVELS:
             await getattr(ctx, level)(f"{level}!", logger="x")
 
@@ -156,12 +156,12 @@ async def test_every_level_has_its_method() -> None:
 
     @server.tool
     async def speak(ctx: Context) -> None:
-        await say(ctx)
+        await log_all(ctx)
 
     for lowest, heard in (("debug", 8), ("error", 4), (None, 0)):
         peer = PipelineClient(server, log_level=lowest)
         await peer.call("speak")
-        assert [message["params"]["level"] for message in peer.said] == list(LOG_LEVELS)[8 - heard :]
+        assert [message["params"]["level"] for message in peer.received] == list(LOG_LEVELS)[8 - heard :]
 
 
 async def test_progress_that_does_not_grow_is_left_out() -> None:
@@ -174,7 +174,7 @@ async def test_progress_that_does_not_grow_is_left_out() -> None:
 
     peer = PipelineClient(server)
     await peer.request("tools/call", {"name": "work", "_meta": {"progressToken": 7}})
-    assert [message["params"] for message in peer.said] == [
+    assert [message["params"] for message in peer.received] == [
         {"progressToken": 7, "progress": done, "total": 2, "message": f"{done} done"} for done in (0, 1, 2)
     ]
 
@@ -210,7 +210,7 @@ def test_every_name_works_from_a_thread(subtests: pytest.Subtests) -> None:
                 assert found is True
 
 
-def test_what_a_thread_says_reaches_the_client(subtests: pytest.Subtests) -> None:
+def test_messages_of_a_thread_reach_the_client(subtests: pytest.Subtests) -> None:
     for version in [HANDSHAKE, STATELESS]:
         with subtests.test(version=version):
 
@@ -223,13 +223,15 @@ def test_what_a_thread_says_reaches_the_client(subtests: pytest.Subtests) -> Non
 
             def level_of(peer: PipelineClient) -> list[str]:
                 return [
-                    message["params"]["level"] for message in peer.said if message["method"] == "notifications/message"
+                    message["params"]["level"]
+                    for message in peer.received
+                    if message["method"] == "notifications/message"
                 ]
 
             _, peer = in_a_thread(speak, version=version)
-            # A session that has set no level hears from the server's own on.
+            # A session without a level gets messages from the level of the server.
             assert level_of(peer) == [*(LOG_LEVELS if version == STATELESS else LOG_LEVELS[1:]), "info"]
-            progress, own = peer.said[-2:]
+            progress, own = peer.received[-2:]
             assert progress["params"] == {"progressToken": "p", "progress": 1, "total": 2, "message": "half"}
             assert own == {"jsonrpc": "2.0", "method": "notifications/own", "params": {"a": 1}}
 
@@ -261,7 +263,7 @@ def test_once_runs_once_from_a_thread_for_each_kind_of_function(version: str) ->
     assert peer.rounds == (1 if version == STATELESS else 0)
 
 
-def test_an_attribute_that_does_not_exist_is_none_of_sync_either() -> None:
+def test_sync_does_not_have_unknown_attributes() -> None:
     def look(ctx: Context) -> bool:
         return hasattr(ctx.sync, "nonsense")
 

@@ -14,7 +14,7 @@ from tests.server.client import HANDSHAKE, PipelineClient, make_server
 
 
 def method() -> str | None:
-    """What helper code sees."""
+    """Return the current call, as helper code finds it."""
     call = current_call()
     return None if call is None else f"{call.method} {call.params.get('name')}"
 
@@ -23,11 +23,11 @@ def made(found: list[Any]) -> Server:
     server = make_server()
 
     @server.tool
-    async def here() -> None:
+    async def outer() -> None:
         found.append(method())
 
     @server.tool
-    def there() -> None:
+    def inner() -> None:
         found.append(method())
 
     @server.tool
@@ -40,7 +40,7 @@ def made(found: list[Any]) -> Server:
     @server.tool
     async def nested() -> None:
         found.append(method())
-        await InProcessClient(server, local_principal()).call_tool("here", {})
+        await InProcessClient(server, local_principal()).call_tool("outer", {})
         found.append(method())
 
     return server
@@ -51,40 +51,40 @@ async def _later() -> str | None:
     return method()
 
 
-async def test_there_is_none_outside_of_a_call() -> None:
+async def test_there_is_no_current_call_outside_of_a_call() -> None:
     assert current_call() is None
 
 
-async def test_a_handler_s_code_finds_it() -> None:
+async def test_code_of_a_handler_finds_the_current_call() -> None:
     found: list[Any] = []
-    await PipelineClient(made(found)).call("here")
-    await PipelineClient(made(found), version=HANDSHAKE).call("there")
-    assert found == ["tools/call here", "tools/call there"]
+    await PipelineClient(made(found)).call("outer")
+    await PipelineClient(made(found), version=HANDSHAKE).call("inner")
+    assert found == ["tools/call outer", "tools/call inner"]
     assert current_call() is None
 
 
-async def test_tasks_and_threads_that_asyncio_and_asgiref_start_find_it() -> None:
+async def test_tasks_and_threads_of_asyncio_and_asgiref_find_the_current_call() -> None:
     found: list[Any] = []
     await PipelineClient(made(found)).call("everywhere")
     # A bare thread has no context variables of its starter's.
     assert found == ["tools/call everywhere"] * 3 + [None]
 
 
-async def test_a_call_inside_a_call_is_the_current_one_until_it_ends() -> None:
+async def test_a_nested_call_is_the_current_one_until_it_ends() -> None:
     found: list[Any] = []
     await PipelineClient(made(found)).call("nested")
-    assert found == ["tools/call nested", "tools/call here", "tools/call nested"]
+    assert found == ["tools/call nested", "tools/call outer", "tools/call nested"]
 
 
-async def test_calls_side_by_side_do_not_see_each_other() -> None:
+async def test_concurrent_calls_have_separate_current_calls() -> None:
     found: list[Any] = []
     server = made(found)
     peers = [PipelineClient(server) for _ in range(20)]
-    await asyncio.gather(*(peer.call("here" if n % 2 else "there") for n, peer in enumerate(peers)))
-    assert sorted(found) == ["tools/call here"] * 10 + ["tools/call there"] * 10
+    await asyncio.gather(*(peer.call("outer" if n % 2 else "inner") for n, peer in enumerate(peers)))
+    assert sorted(found) == ["tools/call inner"] * 10 + ["tools/call outer"] * 10
 
 
-async def test_it_is_the_one_that_came_in_whatever_middleware_passes_on() -> None:
+async def test_the_current_call_is_the_original_one_behind_middleware() -> None:
     seen: list[Any] = []
 
     async def note(call: Call, call_next: Any) -> Any:
@@ -101,7 +101,7 @@ async def test_it_is_the_one_that_came_in_whatever_middleware_passes_on() -> Non
     assert seen[0] is seen[1]
 
 
-async def test_a_notification_is_current_while_it_is_acted_on() -> None:
+async def test_a_notification_is_current_while_it_is_handled() -> None:
     seen: list[Any] = []
 
     async def note(call: Call, call_next: Any) -> Any:

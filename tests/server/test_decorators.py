@@ -1,4 +1,4 @@
-"""Declarations: what is refused, what is filled in, and which callables can be declared."""
+"""Declarations: refused ones, defaults, and the callables that can be declared."""
 
 import functools
 
@@ -13,7 +13,7 @@ from tests.server.client import STATELESS, PipelineClient, make_server
 
 
 def hello(name: str = "you") -> str:
-    """Say hello.
+    """Return a greeting.
 
     Args:
         name: To whom.
@@ -32,7 +32,7 @@ def test_a_name_that_clients_refuse_is_refused(subtests: pytest.Subtests) -> Non
                     assert build(hello, name).name == "hello"
 
 
-def test_letters_digits_and_three_signs_make_a_name(subtests: pytest.Subtests) -> None:
+def test_a_name_has_letters_digits_and_three_other_characters(subtests: pytest.Subtests) -> None:
     for name in ["a", "A-b_c.1", "a" * 64]:
         with subtests.test(name=name):
             assert build_tool(hello, name).name == build_prompt(hello, name).name == name
@@ -81,7 +81,7 @@ def test_parameters_and_variables_must_agree(subtests: pytest.Subtests) -> None:
                 build_resource(read, uri)
 
 
-def test_a_completer_takes_the_text_and_perhaps_the_arguments() -> None:
+def test_a_completer_takes_the_text_and_optionally_the_arguments() -> None:
     def good(text: str, ctx: Context, arguments: dict[str, str]) -> list[str]:
         return []
 
@@ -98,7 +98,7 @@ def test_a_completer_takes_the_text_and_perhaps_the_arguments() -> None:
             build_completer(bad, "trip", "city")
 
 
-def test_an_option_that_does_not_exist_is_refused_by_name(subtests: pytest.Subtests) -> None:
+def test_an_unknown_option_is_refused_by_name(subtests: pytest.Subtests) -> None:
     cases = [
         (lambda **o: build_tool(hello, **o), "permisson"),
         (lambda **o: build_tool(hello, **o), "mime_type"),
@@ -110,12 +110,12 @@ def test_an_option_that_does_not_exist_is_refused_by_name(subtests: pytest.Subte
             build(**{option: "shop.view_order"})
 
 
-def test_a_misspelt_option_is_refused_with_what_may_have_been_meant() -> None:
+def test_a_misspelt_option_is_refused_with_a_suggestion() -> None:
     with pytest.raises(DeclarationError, match="did you mean 'permission'"):
         build_tool(hello, permisson="shop.view_order")  # type: ignore[call-arg]
 
 
-def test_a_string_where_a_list_belongs_is_refused_and_not_taken_for_its_letters(subtests: pytest.Subtests) -> None:
+def test_a_string_in_place_of_a_list_is_refused(subtests: pytest.Subtests) -> None:
     for option in ["icons", "tags", "scopes"]:
         with subtests.test(option=option), pytest.raises(DeclarationError, match=rf"{option}=\['shop:read'\]"):
             build_tool(hello, **{option: "shop:read"})  # type: ignore[arg-type]
@@ -132,11 +132,11 @@ def test_keys_of_meta_that_the_protocol_allows_reach_the_wire() -> None:
     assert build_tool(hello, meta=meta).wire["_meta"] == meta
 
 
-def test_what_is_not_said_comes_from_the_function() -> None:
+def test_omitted_options_come_from_the_function() -> None:
     def order_status(number: int) -> None: ...
 
     built = build_tool(hello)
-    assert (built.name, built.description) == ("hello", "Say hello.")
+    assert (built.name, built.description) == ("hello", "Return a greeting.")
     assert build_tool(order_status).description == "Order status"
     assert build_tool(hello, description="Greets.").description == "Greets."
     assert build_resource(hello, "test://{?name}").name == "hello"
@@ -257,7 +257,7 @@ async def test_capabilities_of_the_options_are_added() -> None:
     assert found["capabilities"]["experimental"] == {"x": {}}
 
 
-def test_a_timeout_that_is_no_time_is_refused_and_says_what_to_do(subtests: pytest.Subtests) -> None:
+def test_an_invalid_timeout_is_refused_with_a_hint(subtests: pytest.Subtests) -> None:
     for timeout in [0, -1, 0.0, float("inf"), float("nan"), "10", True, [1]]:
         with subtests.test(timeout=timeout):
             for build in (build_tool, build_prompt):
@@ -273,7 +273,7 @@ def test_a_timeout_is_in_seconds_or_left_to_the_server(subtests: pytest.Subtests
             assert build_tool(hello, timeout=timeout).timeout == timeout
 
 
-def test_atomic_says_which_databases_a_call_is_one_transaction_on(subtests: pytest.Subtests) -> None:
+def test_atomic_names_the_databases_of_the_transactions_of_a_call(subtests: pytest.Subtests) -> None:
     """`beside_other`: in a project whose database "other" has ATOMIC_REQUESTS."""
     cases = [
         (None, (), ("other",)),
@@ -299,7 +299,7 @@ def test_the_default_database_is_named_once() -> None:
     assert build_tool(hello, atomic=True).handler.get_databases(("a", "default")) == ("default", "a")
 
 
-def test_an_atomic_that_means_nothing_is_refused(subtests: pytest.Subtests) -> None:
+def test_an_invalid_atomic_is_refused(subtests: pytest.Subtests) -> None:
     for atomic in [1, "", [""], [1], {"default": True}, object()]:
         with (
             subtests.test(atomic=atomic),
@@ -330,7 +330,7 @@ async def test_a_name_may_be_the_first_argument() -> None:
     assert (listed["name"], listed["description"]) == ("oslo", "The capital.")
 
 
-def test_a_name_is_given_once() -> None:
+def test_a_name_given_twice_is_refused() -> None:
     server = make_server()
     with pytest.raises(TypeError, match="twice"):
         server.tool("a", name="b")

@@ -16,7 +16,7 @@ from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, ma
 from tests.support.clock import Clock
 
 
-async def test_each_is_asked_once_for_a_call_however_many_depend_on_it() -> None:
+async def test_a_dependency_runs_once_per_call() -> None:
     server, asked = make_server(), []
 
     def base(ctx: Context, who: Principal) -> str:
@@ -43,7 +43,7 @@ async def test_each_is_asked_once_for_a_call_however_many_depend_on_it() -> None
     assert asked == ["base", "base"]
 
 
-async def test_without_cache_it_is_asked_for_each_parameter() -> None:
+async def test_a_dependency_without_cache_runs_for_each_parameter() -> None:
     server, numbers = make_server(), iter(range(9))
 
     def number() -> int:
@@ -98,7 +98,7 @@ class Log(list[str]):
         return {"agen": agen, "gen": gen, "manager": manager, "amanager": amanager}
 
 
-async def test_what_comes_after_the_yield_runs_after_the_handler() -> None:
+async def test_code_after_the_yield_runs_after_the_handler() -> None:
     log = Log()
 
     async def it(value: Any) -> str:
@@ -115,7 +115,7 @@ async def test_what_comes_after_the_yield_runs_after_the_handler() -> None:
         assert log[-1] == ("close agen" if kind == "amanager" else f"close {kind}")
 
 
-async def test_it_is_cleaned_up_in_reverse_order_and_finds_the_exception() -> None:
+async def test_dependencies_are_closed_in_reverse_order_with_the_exception() -> None:
     server, log = make_server(), Log()
 
     async def it(value: Any) -> None:
@@ -127,7 +127,7 @@ async def test_it_is_cleaned_up_in_reverse_order_and_finds_the_exception() -> No
     assert log[-4:] == ["seen KeyError", "close amanager", "close agen", "handled"]
 
 
-async def test_one_that_swallows_the_exception_is_a_bug_and_no_answer() -> None:
+async def test_a_dependency_that_suppresses_the_exception_is_a_bug() -> None:
     server = make_server()
 
     async def greedy() -> AsyncIterator[None]:
@@ -141,7 +141,7 @@ async def test_one_that_swallows_the_exception_is_a_bug_and_no_answer() -> None:
     assert "Internal error" in await PipelineClient(server).error("it")
 
 
-async def test_it_is_cleaned_up_when_the_call_takes_too_long(clock: Clock) -> None:
+async def test_a_dependency_is_closed_after_a_timeout(clock: Clock) -> None:
     server, log = make_server(), Log()
 
     async def it(value: Any) -> None:
@@ -156,7 +156,7 @@ async def test_it_is_cleaned_up_when_the_call_takes_too_long(clock: Clock) -> No
 
 
 @pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
-async def test_it_is_cleaned_up_in_each_round_of_a_question(version: str) -> None:
+async def test_a_dependency_is_closed_in_each_round(version: str) -> None:
     server, log = make_server(), Log()
 
     async def it(value: Any, ctx: Context) -> str:
@@ -170,16 +170,16 @@ async def test_it_is_cleaned_up_in_each_round_of_a_question(version: str) -> Non
     assert log == ["open agen", "close agen"] * rounds
 
 
-async def test_a_plain_one_is_opened_and_closed_where_the_handler_runs() -> None:
+async def test_a_plain_dependency_runs_on_the_thread_of_the_handler() -> None:
     server, threads = make_server(), []
 
-    def here() -> Iterator[None]:
+    def dependency() -> Iterator[None]:
         threads.append(threading.get_ident())
         yield
         threads.append(threading.get_ident())
 
     @server.tool
-    def it(x: Annotated[None, Depends(here)]) -> None:
+    def it(x: Annotated[None, Depends(dependency)]) -> None:
         threads.append(threading.get_ident())
 
     await PipelineClient(server).call("it")
@@ -187,7 +187,7 @@ async def test_a_plain_one_is_opened_and_closed_where_the_handler_runs() -> None
     assert len(set(threads)) == 1
 
 
-async def test_a_plain_one_may_set_context_variables_and_reset_them() -> None:
+async def test_a_plain_dependency_may_set_and_reset_context_variables() -> None:
     server, seen = make_server(), list[str]()
     colour: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
 
@@ -215,7 +215,7 @@ async def test_a_plain_one_may_set_context_variables_and_reset_them() -> None:
     assert seen == ["red", "red", "blue"]
 
 
-def test_what_nothing_fills_is_said_at_declaration() -> None:
+def test_an_unfilled_parameter_of_a_dependency_is_refused_at_declaration() -> None:
     def provide(ctx: Context, what: str) -> str:
         return what
 
@@ -225,7 +225,7 @@ def test_what_nothing_fills_is_said_at_declaration() -> None:
         build_tool(it)
 
 
-def test_a_dependency_on_itself_is_said_at_declaration() -> None:
+def test_a_dependency_on_itself_is_refused_at_declaration() -> None:
     def first(x: Any) -> None: ...
 
     def second(x: Annotated[None, Depends(first)]) -> None: ...
@@ -235,7 +235,7 @@ def test_a_dependency_on_itself_is_said_at_declaration() -> None:
         build_tool(second)
 
 
-async def test_one_that_does_not_say_so_is_still_given_the_context() -> None:
+async def test_a_dependency_gets_the_context_without_an_annotation() -> None:
     server = make_server()
 
     @server.tool
@@ -245,7 +245,7 @@ async def test_one_that_does_not_say_so_is_still_given_the_context() -> None:
     assert await PipelineClient(server).text("it") == "it"
 
 
-async def test_a_mark_that_stands_as_the_default_is_filled_by_the_server_and_never_by_the_client() -> None:
+async def test_depends_as_a_default_is_filled_by_the_server_only() -> None:
     server = make_server()
 
     def house(x_house: str = Header()) -> str:  # type: ignore[assignment]

@@ -152,13 +152,13 @@ async def test_a_method_is_unknown_to_callers_without_permission() -> None:
     assert await AuditClient(Audit(), "shop.view_order").request("audit/secret")
 
 
-async def test_the_text_of_a_bug_stays_on_the_server() -> None:
+async def test_the_text_of_a_bug_is_not_sent() -> None:
     with pytest.raises(InternalError) as failed:
         await AuditClient(Audit()).request("audit/broken")
     assert "swordfish" not in failed.value.message
 
 
-async def test_methods_of_no_extension_are_unknown() -> None:
+async def test_methods_outside_of_extensions_are_unknown() -> None:
     with pytest.raises(MethodNotFound):
         await AuditClient(Audit()).request("audit/unknown")
     with pytest.raises(MethodNotFound):
@@ -220,7 +220,7 @@ async def test_a_stream_sends_changes_of_the_keys_that_the_caller_may_follow() -
 
     notes.states = {"1": "read"}
     for key in ("1", "1", "2", "foreign"):
-        client.log.tell("extension", field="entryIds", key=key)
+        client.log.deliver("extension", field="entryIds", key=key)
 
     (changed,) = await taken(stream) or []
     assert changed["method"] == "notifications/audit"

@@ -1,4 +1,4 @@
-"""What handlers leave for the end of a session, or of a call without one."""
+"""Cleanup functions of handlers, at the end of a session, or of a call without one."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from tests.support.waiting import eventually, turns
 
 
 class EventLog:
-    """What was done, from any thread."""
+    """A record of events, from any thread."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -33,7 +33,7 @@ class EventLog:
 
 
 def server_of(log: EventLog, **given: Any) -> Server:
-    """A server whose tool leaves things for the end."""
+    """A server whose tool adds cleanup functions."""
     server = Server("tests", **{"ports": plain_ports(), **given})
 
     async def close(what: str) -> None:
@@ -56,21 +56,21 @@ def server_of(log: EventLog, **given: Any) -> Server:
     return server
 
 
-async def test_without_a_session_it_is_done_when_the_handler_is() -> None:
+async def test_without_a_session_cleanup_runs_after_the_handler() -> None:
     for how, lines in [("well", ["ran", "second", "first"]), ("badly", ["second", "first"])]:
         log = EventLog()
         await TestClient(server_of(log)).call_tool("open_it", {"how": how})
         assert log.lines == lines
 
 
-async def test_each_round_of_a_conversation_has_its_own_end() -> None:
+async def test_cleanup_runs_after_each_round_of_a_conversation() -> None:
     log = EventLog()
     client = TestClient(server_of(log), elicit=lambda params: accept(value=True))
     await client.call_tool("open_it", {"how": "asking"})
     assert log.lines == ["second", "first", "ran", "second", "first"]
 
 
-async def test_it_is_done_when_the_handler_is_cancelled(clock: Clock) -> None:
+async def test_cleanup_runs_when_the_handler_is_cancelled(clock: Clock) -> None:
     done = asyncio.Event()
     server = make_server(options={"timeout": 2})
 
@@ -85,7 +85,7 @@ async def test_it_is_done_when_the_handler_is_cancelled(clock: Clock) -> None:
     assert done.is_set()
 
 
-async def test_in_a_session_it_waits_for_the_end_of_the_session() -> None:
+async def test_in_a_session_cleanup_runs_at_the_end_of_the_session() -> None:
     log = EventLog()
     peer = PipelineClient(server_of(log), version=HANDSHAKE)
     assert await peer.text("open_it") == "ran"
@@ -97,7 +97,7 @@ async def test_in_a_session_it_waits_for_the_end_of_the_session() -> None:
         peer.session.cleanup_callbacks.add(asyncio.get_running_loop(), peer.server.ports.executor, log.write, "late")
 
 
-def test_on_a_loop_of_its_own_a_plain_function_is_done_on_a_thread() -> None:
+def test_a_plain_cleanup_function_runs_on_a_thread() -> None:
     server, seen = make_server(), list[str]()
 
     @server.tool
@@ -108,7 +108,7 @@ def test_on_a_loop_of_its_own_a_plain_function_is_done_on_a_thread() -> None:
     assert [name.startswith("mcp-thread") for name in seen] == [True]
 
 
-async def test_the_end_of_the_process_is_an_end_too() -> None:
+async def test_cleanup_runs_at_shutdown() -> None:
     log, at_end = EventLog(), list[Callable[[], Awaitable[None]]]()
     server = server_of(log, ports=plain_ports(add_shutdown_callback=at_end.append))
     peers = [PipelineClient(server, version=HANDSHAKE) for _ in range(2)]
@@ -125,7 +125,7 @@ async def test_the_end_of_the_process_is_an_end_too() -> None:
     assert len(log.lines) == 6, "once is enough"
 
 
-async def test_a_failure_is_logged_and_keeps_nothing_else_from_being_done(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_cleanup_is_logged_and_the_others_run(caplog: pytest.LogCaptureFixture) -> None:
     server, log = make_server(), EventLog()
 
     def fail() -> None:
@@ -141,7 +141,7 @@ async def test_a_failure_is_logged_and_keeps_nothing_else_from_being_done(caplog
     assert "Cleanup callback failed" in caplog.text
 
 
-async def test_what_takes_too_long_is_given_up(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_cleanup_over_its_timeout_is_abandoned(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     server, log = make_server(), EventLog()
 
     @server.tool
@@ -158,7 +158,7 @@ async def test_what_takes_too_long_is_given_up(clock: Clock, caplog: pytest.LogC
     assert "timed out after 5 s" in caplog.text
 
 
-def test_a_loop_that_has_ended_leaves_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_cleanup_on_a_closed_loop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     left = CleanupCallbacks()
     loop = asyncio.new_event_loop()
     left.add(loop, make_server().ports.executor, print)
@@ -168,7 +168,7 @@ def test_a_loop_that_has_ended_leaves_a_line_in_the_log(caplog: pytest.LogCaptur
     assert "Cleanup callbacks skipped" in caplog.text
 
 
-async def test_what_cannot_be_called_and_where_nothing_lasts_are_refused() -> None:
+async def test_cleanup_that_is_not_callable_or_outside_of_a_call_is_refused() -> None:
     server, seen = make_server(), []
 
     @server.tool

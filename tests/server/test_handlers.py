@@ -1,4 +1,4 @@
-"""What is injected into handlers, where their code runs, and how sources are named."""
+"""Injection into handlers, the thread of their code, and the names of sources."""
 
 import functools
 import threading
@@ -29,7 +29,7 @@ def plain_shop() -> Shop:
     return Shop("plain")
 
 
-def test_what_the_server_fills_is_known_by_the_annotation(subtests: pytest.Subtests) -> None:
+def test_injected_parameters_are_known_by_their_annotation(subtests: pytest.Subtests) -> None:
     cases = [
         (Context, ContextView),
         (Context | None, ContextView),
@@ -48,7 +48,7 @@ def test_what_the_server_fills_is_known_by_the_annotation(subtests: pytest.Subte
             assert get_injection(annotation) == expected
 
 
-async def test_what_is_injected_is_no_argument() -> None:
+async def test_injected_parameters_are_not_arguments() -> None:
     server = make_server()
 
     @server.tool
@@ -66,7 +66,7 @@ async def test_what_is_injected_is_no_argument() -> None:
     assert "shop" in await peer.error("buy", what="bread", shop="mine")
 
 
-async def test_resources_prompts_and_completions_are_injected_too() -> None:
+async def test_resources_prompts_and_completions_have_injection() -> None:
     server = make_server()
 
     @server.resource("test://{x}")
@@ -74,24 +74,29 @@ async def test_resources_prompts_and_completions_are_injected_too() -> None:
         return f"{x} {shop.name} {who.key}"
 
     @server.prompt
-    def say(x: str, shop: Annotated[Shop, Depends(plain_shop)], ctx: Context) -> str:
+    def greet_guest(x: str, shop: Annotated[Shop, Depends(plain_shop)], ctx: Context) -> str:
         return f"{x} {shop.name} {ctx.name}"
 
-    @server.completion("say", "x")
+    @server.completion("greet_guest", "x")
     def what(value: str, arguments: dict[str, str], ctx: Context, who: Principal) -> list[str]:
         return [value, arguments["y"], str(ctx.name), who.key]
 
     peer = PipelineClient(server)
     read_ = await peer.request("resources/read", {"uri": "test://a"})
     assert read_["contents"][0]["text"] == "a plain local"
-    said = await peer.request("prompts/get", {"name": "say", "arguments": {"x": "a"}})
-    assert said["messages"][0]["content"]["text"] == "a plain say"
+    said = await peer.request("prompts/get", {"name": "greet_guest", "arguments": {"x": "a"}})
+    assert said["messages"][0]["content"]["text"] == "a plain greet_guest"
     asked = {
-        "ref": {"type": "ref/prompt", "name": "say"},
+        "ref": {"type": "ref/prompt", "name": "greet_guest"},
         "argument": {"name": "x", "value": "v"},
         "context": {"arguments": {"y": "b"}},
     }
-    assert (await peer.request("completion/complete", asked))["completion"]["values"] == ["v", "b", "say", "local"]
+    assert (await peer.request("completion/complete", asked))["completion"]["values"] == [
+        "v",
+        "b",
+        "greet_guest",
+        "local",
+    ]
 
 
 async def test_a_dependency_is_provided_for_each_call() -> None:
@@ -109,7 +114,7 @@ async def test_a_dependency_is_provided_for_each_call() -> None:
     assert [await peer.text("count"), await peer.text("count")] == ["1", "2"]
 
 
-async def test_a_dependency_that_fails_fails_like_the_tool() -> None:
+async def test_an_exception_of_a_dependency_is_handled_as_one_of_the_tool() -> None:
     server = make_server()
 
     def closed() -> None:
@@ -175,7 +180,7 @@ async def test_methods_are_injected_like_functions() -> None:
     assert await PipelineClient(make_server(toolsets=[Shops()])).text("buy") == "buy plain local"
 
 
-async def test_a_plain_function_leaves_the_loop_and_an_async_one_stays_on_it() -> None:
+async def test_a_plain_function_runs_on_a_thread_and_an_async_one_on_the_loop() -> None:
     server = make_server()
 
     @server.tool

@@ -1,4 +1,4 @@
-"""Hooks around all that a toolset has, and what is refused as one."""
+"""Hooks around all primitives of a toolset, and invalid hooks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,14 +36,14 @@ class Guarded(Toolset):
         return {"x": "b"}[x]
 
     @prompt(metadata={"open": True})
-    def say(self, what: str) -> str:
+    def greet(self, what: str) -> str:
         return what
 
     @prompt
     def hush(self, what: str) -> str:
         return what
 
-    @completion("say", "what")
+    @completion("greet", "what")
     def what(self, value: str) -> list[str]:
         return [value]
 
@@ -56,7 +56,7 @@ def ask(name: str) -> dict[str, Any]:
     return {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "what", "value": "v"}}
 
 
-async def test_guards_interceptors_and_exception_handlers_stand_around_resources_and_prompts() -> None:
+async def test_hooks_apply_to_resources_and_prompts() -> None:
     peer = PipelineClient(make_server(toolsets=[Guarded()]))
 
     async def read(uri: str) -> str:
@@ -66,15 +66,15 @@ async def test_guards_interceptors_and_exception_handlers_stand_around_resources
         await read("guarded://a")
     assert await read("guarded://x/b") == "<b>"
     assert await read("guarded://y/b") == "handled"
-    said = await peer.request("prompts/get", {"name": "say", "arguments": {"what": "hi"}})
+    said = await peer.request("prompts/get", {"name": "greet", "arguments": {"what": "hi"}})
     assert said["messages"][0]["content"]["text"] == "<hi>"
     with pytest.raises(InternalError, match="may not be used here"):
         await peer.request("prompts/get", {"name": "hush", "arguments": {"what": "hi"}})
 
 
-async def test_the_guards_of_a_prompt_stand_before_its_completions() -> None:
+async def test_the_guards_of_a_prompt_apply_to_its_completions() -> None:
     peer = PipelineClient(make_server(toolsets=[Guarded()]))
-    assert (await peer.request("completion/complete", ask("say")))["completion"]["values"] == ["v"]
+    assert (await peer.request("completion/complete", ask("greet")))["completion"]["values"] == ["v"]
     with pytest.raises(InternalError, match="may not be used here"):
         await peer.request("completion/complete", ask("hush"))
 
@@ -102,7 +102,7 @@ class Guard:
     def __init__(self, ctx: Context) -> None: ...
 
 
-def test_what_cannot_be_a_hook_is_refused_where_it_is_declared(subtests: pytest.Subtests) -> None:
+def test_an_invalid_hook_is_refused_at_its_declaration(subtests: pytest.Subtests) -> None:
     cases = [
         {"guards": [Guard]},
         {"interceptors": ["shop.hooks.audit"]},
@@ -128,7 +128,7 @@ def test_what_cannot_be_a_hook_is_refused_where_it_is_declared(subtests: pytest.
                 make_server(toolsets=[type("Mine", (Kitchen,), hooks)()])
 
 
-async def test_an_interceptor_that_goes_on_twice_gets_fresh_values() -> None:
+async def test_an_interceptor_that_runs_the_handler_twice_gets_fresh_values() -> None:
     server, seen = make_server(), []
 
     async def twice(ctx: Context, proceed: Any) -> Any:
@@ -143,13 +143,13 @@ async def test_an_interceptor_that_goes_on_twice_gets_fresh_values() -> None:
     assert len(seen) == 2
 
 
-async def test_the_hooks_of_the_page_do_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_hooks_of_the_documentation_work(monkeypatch: pytest.MonkeyPatch) -> None:
     block = next(b for b in python_blocks(ROOT / "docs" / "expose" / "toolsets.md") if "class Kitchen" in b)
     monkeypatch.setattr(registry, "REGISTRIES", {})
     module, found = served_by(block, monkeypatch)
     peer = PipelineClient(make_server(registry=found), log_level="debug")
     assert await peer.text("serve", dish="soup") == "2"
-    assert peer.said[-1]["params"]["data"] == "serve is done"
+    assert peer.received[-1]["params"]["data"] == "serve is done"
     assert await peer.error("serve", dish="fish") == "There is no 'fish' left."
     assert await peer.error("ring") == "The porter does not come."
     night = PipelineClient(make_server(registry=found), headers={"X-Shift": "night"})

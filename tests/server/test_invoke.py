@@ -1,4 +1,4 @@
-"""How the user's code is run, and what its exceptions become."""
+"""Runs of the user's code, and the responses for its exceptions."""
 
 import asyncio
 import re
@@ -67,7 +67,7 @@ ELSEWHERE = [
 ]
 
 
-async def test_what_the_model_may_read_is_a_tool_error() -> None:
+async def test_errors_for_the_model_are_tool_errors() -> None:
     cases = [
         (ToolError("for the model"), "for the model"),
         (ToolError(), "The tool failed"),
@@ -83,7 +83,7 @@ async def test_what_the_model_may_read_is_a_tool_error() -> None:
     assert found == expected
 
 
-async def test_a_tool_error_carries_its_meta() -> None:
+async def test_a_tool_error_has_its_meta() -> None:
     for tool in TOOLS:
         result = await failing(ToolError("no", meta={"example/code": 7})).call(tool)
         assert (result["isError"], result["_meta"]["example/code"]) == (True, 7), tool
@@ -97,14 +97,14 @@ PAGES = URLElicitationRequired(
 )
 
 
-async def test_pages_to_open_first_are_an_error_where_the_revision_and_the_client_know_it() -> None:
+async def test_required_urls_are_an_error_where_revision_and_client_support_it() -> None:
     peer = PipelineClient(failing(PAGES).server, version="2025-11-25", capabilities={"elicitation": {"url": {}}})
     for method, params in [("tools/call", {"name": "coroutine"}), *ELSEWHERE]:
         with pytest.raises(URLElicitationRequired):
             await peer.request(method, params)
 
 
-async def test_pages_to_open_first_are_written_out_for_other_revisions_and_clients() -> None:
+async def test_required_urls_are_text_for_other_revisions_and_clients() -> None:
     for version, capabilities in [
         ("2025-11-25", {"elicitation": {}}),
         ("2025-06-18", {"elicitation": {"url": {}}}),
@@ -120,7 +120,7 @@ class Stop(BaseException):
     """As libraries have it for their own control of flow, or pytest for its outcomes."""
 
 
-async def test_a_bug_of_a_tool_is_told_by_reference_only(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bug_of_a_tool_is_reported_by_reference_only(caplog: pytest.LogCaptureFixture) -> None:
     for kind in (RuntimeError, SystemExit, asyncio.CancelledError, Stop):
         for tool in ("coroutine", "guarded"):
             caplog.clear()
@@ -130,7 +130,7 @@ async def test_a_bug_of_a_tool_is_told_by_reference_only(caplog: pytest.LogCaptu
             assert f"tool {tool!r}" in caplog.text, kind
 
 
-async def test_a_bug_elsewhere_is_an_internal_error_by_reference(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bug_outside_of_tools_is_an_internal_error_with_a_reference(caplog: pytest.LogCaptureFixture) -> None:
     for method, params in ELSEWHERE:
         caplog.clear()
         with pytest.raises(InternalError, match=REFERENCE) as caught:
@@ -139,7 +139,7 @@ async def test_a_bug_elsewhere_is_an_internal_error_by_reference(caplog: pytest.
         assert "secret" in caplog.text, method
 
 
-async def test_the_text_of_a_bug_goes_out_only_when_it_is_exposed() -> None:
+async def test_the_text_of_a_bug_is_sent_only_with_the_setting() -> None:
     peer = failing(RuntimeError("the reason"), expose_errors=True)
     assert (await peer.error("coroutine")).endswith("RuntimeError: the reason")
     with pytest.raises(InternalError, match="RuntimeError: the reason"):
@@ -152,7 +152,7 @@ async def test_a_protocol_error_of_a_tool_is_a_protocol_error() -> None:
             await failing(Refused("no")).call(tool)
 
 
-async def test_errors_for_readers_are_errors_of_the_protocol_elsewhere() -> None:
+async def test_errors_for_the_model_are_protocol_errors_outside_of_tools() -> None:
     for method, params in ELSEWHERE:
         with pytest.raises(Refused):
             await failing(Refused("no")).request(method, params)
@@ -169,13 +169,13 @@ async def test_a_resource_whose_row_does_not_exist_is_not_found() -> None:
             await failing(problem).request("prompts/get", {"name": "prompt"})
 
 
-async def test_overload_passes_through() -> None:
+async def test_overload_is_not_translated() -> None:
     for name in TOOLS:
         with pytest.raises(Overloaded):
             await failing(Overloaded("full")).call(name)
 
 
-async def test_a_database_that_fails_is_an_overload_outside_of_tools(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_database_failure_is_an_overload_outside_of_tools(caplog: pytest.LogCaptureFixture) -> None:
     """A tool may have had effects, so its client is not asked to repeat it."""
     client = failing(OperationalError("the host db.internal is down"))
     server = client.server
@@ -187,7 +187,7 @@ async def test_a_database_that_fails_is_an_overload_outside_of_tools(caplog: pyt
     assert re.search(REFERENCE, (await client.call("plain"))["content"][0]["text"])
 
 
-async def test_a_table_may_translate_to_an_error_of_the_protocol() -> None:
+async def test_an_exception_may_be_translated_to_a_protocol_error() -> None:
     server = make_server().bind(ports(translate_exception=lambda problem: Refused("translated")))
 
     @server.tool
@@ -202,7 +202,7 @@ async def test_a_table_may_translate_to_an_error_of_the_protocol() -> None:
         await peer.request("prompts/get", {"name": "fail"})
 
 
-async def test_arguments_that_do_not_fit_are_told_as_the_revision_says() -> None:
+async def test_invalid_arguments_are_an_error_of_the_revision() -> None:
     server, called = make_server(), []
 
     @server.tool
@@ -216,7 +216,7 @@ async def test_arguments_that_do_not_fit_are_told_as_the_revision_says() -> None
     assert called == []
 
 
-async def test_a_result_other_than_promised_is_a_bug(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_result_that_violates_the_output_schema_is_a_bug(caplog: pytest.LogCaptureFixture) -> None:
     server = make_server()
 
     @server.tool
@@ -229,7 +229,7 @@ async def test_a_result_other_than_promised_is_a_bug(caplog: pytest.LogCaptureFi
 
 
 def slow(**options: Any) -> tuple[PipelineClient, list[str]]:
-    """A peer of a server where everything waits for ever, and what was cancelled."""
+    """A peer of a server where everything waits for ever, and a record of cancellations."""
     server, log = make_server(options=options), []
 
     async def wait() -> None:
@@ -262,14 +262,14 @@ async def after(seconds: float, clock: Clock, call: Coroutine[Any, Any, Any]) ->
     return task.result()
 
 
-async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_is_told_the_limit(clock: Clock) -> None:
+async def test_a_tool_over_its_timeout_is_stopped_with_an_error_that_names_the_limit(clock: Clock) -> None:
     peer, log = slow(timeout=3)
     assert await after(2, clock, peer.error("own")) == "The tool took longer than 2 seconds and was stopped"
     assert await after(3, clock, peer.error("default")) == "The tool took longer than 3 seconds and was stopped"
     assert log == ["cancelled"] * 2
 
 
-async def test_what_else_takes_too_long_is_an_internal_error_that_says_the_limit(clock: Clock) -> None:
+async def test_other_handlers_over_their_timeout_are_an_internal_error_with_the_limit(clock: Clock) -> None:
     peer, log = slow()
     for method, params in ELSEWHERE:
         with pytest.raises(InternalError, match="took longer than 2 seconds"):
@@ -277,7 +277,7 @@ async def test_what_else_takes_too_long_is_an_internal_error_that_says_the_limit
     assert log == ["cancelled"] * len(ELSEWHERE)
 
 
-async def test_a_timeout_of_the_handler_s_own_is_a_bug_like_any_other() -> None:
+async def test_a_timeout_error_of_the_handler_is_a_bug() -> None:
     for options in ({}, {"timeout": 10}):
         assert (await failing(TimeoutError("secret"), **options).error("coroutine")).startswith("Internal error")
 
@@ -296,7 +296,7 @@ async def test_the_timeout_covers_guards_and_interceptors(clock: Clock) -> None:
         assert "took longer" in await after(2, clock, PipelineClient(server).error(name))
 
 
-async def test_a_plain_function_that_ran_out_of_time_learns_it(clock: Clock) -> None:
+async def test_a_plain_function_over_its_timeout_is_notified(clock: Clock) -> None:
     """The clock belongs to the loop that serves, and the function runs on a thread beside it."""
     begun, stopped, result = threading.Event(), threading.Event(), []
 
@@ -320,7 +320,7 @@ async def test_a_plain_function_that_ran_out_of_time_learns_it(clock: Clock) -> 
     wait_until(stopped.is_set)
 
 
-async def test_a_hidden_primitive_answers_word_for_word_like_an_unknown_one() -> None:
+async def test_a_hidden_primitive_is_answered_as_an_unknown_one() -> None:
     server = make_server()
     server.tool(lambda: "x", name="hidden", permission="a.b")
     server.prompt(lambda: "x", name="hidden", permission="a.b")
@@ -344,7 +344,7 @@ async def test_a_hidden_primitive_answers_word_for_word_like_an_unknown_one() ->
         await peer.request("completion/complete", {**asked, "ref": {"type": "ref/prompt", "name": "hidden"}})
 
 
-async def test_an_attribute_of_a_missing_user_is_no_other_attribute_of_none() -> None:
+async def test_only_attributes_of_a_missing_user_are_permission_errors() -> None:
     server = make_server()
 
     @server.tool

@@ -1,4 +1,4 @@
-"""What of a call may stand in a log: bounded, on one line, without secrets."""
+"""Labels of calls in logs: bounded, on one line, without secrets."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def made(method: str, params: Any, *, version: str = STATELESS, id: Any = 1, nam
     )
 
 
-def test_what_does_not_print_is_escaped(subtests: pytest.Subtests) -> None:
+def test_unprintable_characters_are_escaped(subtests: pytest.Subtests) -> None:
     for text in HOSTILE:
         with subtests.test(text=text):
             shown = sanitize_label(text)
@@ -65,13 +65,13 @@ def test_what_does_not_print_is_escaped(subtests: pytest.Subtests) -> None:
             )
 
 
-def test_what_prints_stays(subtests: pytest.Subtests) -> None:
+def test_printable_characters_are_unchanged(subtests: pytest.Subtests) -> None:
     for text in ["", "add", "größe", "名前", "a b", "100%"]:
         with subtests.test(text=text):
             assert sanitize_label(text) == text
 
 
-def test_no_text_is_long() -> None:
+def test_long_texts_are_cut() -> None:
     assert sanitize_label("x" * MAX_LABEL_CHARACTERS) == "x" * MAX_LABEL_CHARACTERS
     assert sanitize_label("x" * 1_000_000) == "x" * MAX_LABEL_CHARACTERS + "…"
     assert len(sanitize_label("\n" * 1_000_000)) == 2 * MAX_LABEL_CHARACTERS + 1
@@ -96,7 +96,7 @@ def test_a_uri_is_shown_without_its_secrets(subtests: pytest.Subtests) -> None:
             assert sanitize_uri(uri) == shown
 
 
-def test_a_call_is_about(subtests: pytest.Subtests) -> None:
+def test_the_target_of_a_call_is_its_name_or_uri(subtests: pytest.Subtests) -> None:
     cases = [
         ("tools/call", {"name": "add", "arguments": {"name": "secret"}}, "add"),
         ("prompts/get", {"name": "welcome"}, "welcome"),
@@ -142,7 +142,7 @@ def test_the_trace_is_that_of_the_call_s_own_span_if_it_has_one() -> None:
     assert get_trace_id(call) == "c" * 32
 
 
-def test_what_a_call_does_not_have_is_left_out() -> None:
+def test_missing_fields_of_a_call_are_omitted() -> None:
     assert get_log_fields(made("tools/list", None)) == {
         "mcp_server": "default",
         "mcp_method": "tools/list",
@@ -151,7 +151,7 @@ def test_what_a_call_does_not_have_is_left_out() -> None:
     }
 
 
-def test_who_logs_in_is_left_out_of_odd_uris_too(subtests: pytest.Subtests) -> None:
+def test_credentials_are_removed_from_malformed_uris(subtests: pytest.Subtests) -> None:
     cases = [
         "http://us\ter:secret@host/x",
         "http://user:se[cret@host/x",

@@ -1,4 +1,4 @@
-"""Lifespans: entered before the first call of a loop, left when it ends, and honest when they fail."""
+"""Lifespans: entered before the first call of a loop, left at its end, with reported failures."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from tests.support.waiting import WAIT_SECONDS
 
 
 class Log(list[str]):
-    """What a lifespan did."""
+    """A record of the events of a lifespan."""
 
     def lifespan(self, name: str = "", value: Any = None) -> Callable[..., Any]:
         @contextlib.asynccontextmanager
@@ -42,7 +42,7 @@ def on_a_loop(main: Callable[[], Awaitable[Any]]) -> Any:
     return asyncio.run(run())
 
 
-async def test_it_is_entered_before_the_first_call_and_handlers_see_what_it_yields() -> None:
+async def test_the_lifespan_is_entered_before_the_first_call_and_its_value_is_available() -> None:
     log = Log()
     server = make_server(lifespan=log.lifespan(value={"pool": 1}))
 
@@ -68,7 +68,7 @@ async def test_it_is_entered_before_the_first_call_and_handlers_see_what_it_yiel
     assert log == ["in", "out"]
 
 
-async def test_without_a_lifespan_handlers_see_nothing() -> None:
+async def test_without_a_lifespan_its_value_is_none() -> None:
     server = make_server()
 
     @server.tool
@@ -78,7 +78,7 @@ async def test_without_a_lifespan_handlers_see_nothing() -> None:
     assert await PipelineClient(server).text("state") == "true"
 
 
-async def test_it_is_given_the_server_and_the_toolsets_come_after_it_and_go_before_it() -> None:
+async def test_the_lifespan_gets_the_server_and_encloses_those_of_toolsets() -> None:
     log, given = Log(), []
 
     class Bar(Toolset):
@@ -99,7 +99,7 @@ async def test_it_is_given_the_server_and_the_toolsets_come_after_it_and_go_befo
     assert log == ["own in", "bar in", "bar out", "own out"]
 
 
-async def test_calls_that_come_together_enter_it_once_and_wait_for_it() -> None:
+async def test_concurrent_first_calls_enter_the_lifespan_once() -> None:
     log, gate = Log(), asyncio.Event()
 
     @contextlib.asynccontextmanager
@@ -122,7 +122,7 @@ async def test_calls_that_come_together_enter_it_once_and_wait_for_it() -> None:
     assert not lifespans.is_entered()
 
 
-def test_every_loop_enters_its_own() -> None:
+def test_every_event_loop_enters_its_own_lifespan() -> None:
     log = Log()
     lifespans = Lifespans(log.lifespan(), list)
 
@@ -135,7 +135,7 @@ def test_every_loop_enters_its_own() -> None:
     assert log == ["in", "out"] * 2
 
 
-async def test_one_caller_that_gives_up_does_not_stop_it_for_the_others() -> None:
+async def test_a_cancelled_call_does_not_cancel_the_entry_for_others() -> None:
     gate = asyncio.Event()
 
     @contextlib.asynccontextmanager
@@ -154,7 +154,7 @@ async def test_one_caller_that_gives_up_does_not_stop_it_for_the_others() -> Non
     await lifespans.exit()
 
 
-async def test_one_that_fails_fails_the_call_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_lifespan_that_fails_fails_the_call_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     attempts: list[int] = []
 
     @contextlib.asynccontextmanager
@@ -177,7 +177,7 @@ async def test_one_that_fails_fails_the_call_and_is_tried_again(caplog: pytest.L
     await server.lifespan.exit()
 
 
-async def test_one_that_is_cancelled_inside_fails_the_call_instead_of_hanging() -> None:
+async def test_a_lifespan_that_cancels_itself_fails_the_call() -> None:
     @contextlib.asynccontextmanager
     async def stray(server: Any) -> AsyncIterator[None]:
         raise asyncio.CancelledError
@@ -188,7 +188,7 @@ async def test_one_that_is_cancelled_inside_fails_the_call_instead_of_hanging() 
         await PipelineClient(server).request("tools/list")
 
 
-async def test_one_that_fails_while_it_is_left_is_logged_and_shutdown_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_lifespan_that_fails_at_exit_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     @contextlib.asynccontextmanager
     async def bad() -> AsyncIterator[None]:
         yield
@@ -200,11 +200,11 @@ async def test_one_that_fails_while_it_is_left_is_logged_and_shutdown_goes_on(ca
     assert "cannot close" in caplog.text
 
 
-async def test_leaving_what_was_never_entered_does_nothing() -> None:
+async def test_exit_without_an_entry_does_nothing() -> None:
     await Lifespans(Log().lifespan(), list).exit()
 
 
-async def test_a_toolset_that_fails_closes_what_was_open() -> None:
+async def test_a_toolset_lifespan_that_fails_closes_the_open_ones() -> None:
     log = Log()
 
     @contextlib.asynccontextmanager
@@ -218,7 +218,7 @@ async def test_a_toolset_that_fails_closes_what_was_open() -> None:
     assert log == ["in", "out"]
 
 
-def test_it_can_use_threads_after_the_call_that_entered_it_is_over() -> None:
+def test_a_lifespan_can_use_threads_after_the_first_call() -> None:
     log: list[str] = []
 
     @contextlib.asynccontextmanager
@@ -248,7 +248,7 @@ async def test_ping_is_answered_although_the_lifespan_has_not_been_entered() -> 
     await server.lifespan.exit()
 
 
-def test_a_loop_that_is_closed_leaves_it_undisturbed() -> None:
+def test_a_closed_loop_does_not_exit_the_lifespan() -> None:
     log: list[str] = []
 
     @contextlib.asynccontextmanager
@@ -266,7 +266,7 @@ def test_a_loop_that_is_closed_leaves_it_undisturbed() -> None:
     assert log == ["left"]
 
 
-def test_a_loop_that_is_over_is_not_kept() -> None:
+def test_a_closed_loop_is_not_referenced() -> None:
     lifespans = Lifespans(Log().lifespan(), list)
 
     async def serve() -> "weakref.ref[asyncio.AbstractEventLoop]":
@@ -278,7 +278,7 @@ def test_a_loop_that_is_over_is_not_kept() -> None:
     assert loop() is None
 
 
-async def test_one_that_is_collected_after_its_loop_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_lifespan_collected_after_its_loop_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """A loop that is closed without cancelling its tasks leaves them to the garbage collector."""
     lifespans = Lifespans(None, list)
     loop = asyncio.new_event_loop()
@@ -303,7 +303,7 @@ async def test_one_that_is_collected_after_its_loop_raises_nothing(caplog: pytes
     assert "Task was destroyed" in caplog.text  # asyncio's report, which would reach a later test otherwise
 
 
-async def test_one_that_takes_too_long_to_be_left_is_cancelled(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_lifespan_with_a_slow_exit_is_cancelled(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     log = Log()
 
     @contextlib.asynccontextmanager
@@ -322,20 +322,20 @@ async def test_one_that_takes_too_long_to_be_left_is_cancelled(clock: Clock, cap
     assert "longer than 5 seconds" in caplog.text
 
 
-async def test_one_that_does_not_even_end_when_cancelled_is_left_behind(
+async def test_a_lifespan_that_ignores_its_cancellation_is_abandoned(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate, ended = asyncio.Event(), asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def stubborn() -> AsyncIterator[None]:
+    async def ignores_cancel() -> AsyncIterator[None]:
         yield
         with contextlib.suppress(asyncio.CancelledError):
             await gate.wait()
         await gate.wait()
         ended.set()
 
-    lifespans = Lifespans(stubborn, list)
+    lifespans = Lifespans(ignores_cancel, list)
     await lifespans.enter()
     leaving = asyncio.ensure_future(lifespans.exit())
     await clock.advance(module.EXIT_TIMEOUT_SECONDS + module.CANCEL_TIMEOUT_SECONDS)

@@ -1,4 +1,4 @@
-"""Lists: pages, what is kept encoded, for whom, and until when."""
+"""Lists: pages, cached encodings, and their invalidation."""
 
 from typing import Any
 
@@ -62,14 +62,14 @@ async def test_an_empty_list_is_one_page() -> None:
     assert await all_pages(PipelineClient(server)) == [[]]
 
 
-async def test_a_list_that_looks_the_same_for_everybody_is_encoded_once(encoded: list[str]) -> None:
+async def test_a_public_list_is_encoded_once(encoded: list[str]) -> None:
     server = with_tools("a", "b")
     for principal in (make_principal(), make_principal("x.y", name="other")):
         assert await PipelineClient(server, principal).names() == ["a", "b"]
     assert encoded == ["tools"]
 
 
-async def test_every_revision_and_page_is_kept_for_itself(encoded: list[str]) -> None:
+async def test_every_revision_and_page_is_cached_separately(encoded: list[str]) -> None:
     server = with_tools("a", "b", page_size=1)
     titles = []
     for _ in range(2):
@@ -101,7 +101,7 @@ async def test_a_tool_removed_while_the_server_runs_is_gone() -> None:
         await peer.call("a")
 
 
-async def test_a_cursor_stays_good_when_its_last_entry_is_removed() -> None:
+async def test_a_cursor_is_valid_after_its_last_entry_was_removed() -> None:
     server = with_tools("a", "b", "c", page_size=2)
     peer = PipelineClient(server)
     first = await peer.request("tools/list")
@@ -143,7 +143,7 @@ async def test_pages_of_a_guarded_list_are_cut_after_filtering() -> None:
     assert await all_pages(PipelineClient(server, make_principal("x.y"))) == [["a", "b"], ["c", "d"], ["e"]]
 
 
-async def test_a_tool_added_while_permissions_are_asked_for_does_not_slip_through() -> None:
+async def test_a_tool_added_during_permission_checks_is_not_listed() -> None:
     class Slow(Policy):
         """Registers another guarded tool while it is asked."""
 
@@ -159,7 +159,7 @@ async def test_a_tool_added_while_permissions_are_asked_for_does_not_slip_throug
     assert await PipelineClient(server, make_principal()).names() == ["open"]
 
 
-async def test_what_depends_on_the_caller_is_private() -> None:
+async def test_a_list_that_depends_on_the_caller_is_private() -> None:
     for guarded, private, scope in [(False, False, "public"), (True, False, "private"), (False, True, "private")]:
         server = with_tools("a", private_lists=private, cache_ttl=7.5)
         if guarded:
@@ -168,7 +168,7 @@ async def test_what_depends_on_the_caller_is_private() -> None:
         assert (page["cacheScope"], page["ttlMs"]) == (scope, 7500), (guarded, private)
 
 
-async def test_only_so_many_pages_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_cached_pages_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MAX_CACHED_PAGES", 5)
     server = with_tools("a")
     peer = PipelineClient(server, version=HANDSHAKE)
@@ -179,7 +179,7 @@ async def test_only_so_many_pages_are_kept(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(server.listings._pages) == 5
 
 
-async def test_options_changed_in_place_count_at_once() -> None:
+async def test_options_changed_in_place_take_effect_at_once() -> None:
     server = with_tools("a", "b")
     peer = PipelineClient(server)
     assert "nextCursor" not in await peer.request("tools/list")
@@ -187,7 +187,7 @@ async def test_options_changed_in_place_count_at_once() -> None:
     assert "nextCursor" in await peer.request("tools/list")
 
 
-async def test_a_server_that_is_bound_again_asks_its_new_ports() -> None:
+async def test_a_server_that_is_bound_again_uses_its_new_ports() -> None:
     server = with_tools("a", page_size=1)
     server.tool(lambda: "x", name="b", permission="x.y")
     peer = PipelineClient(server, make_principal())
@@ -201,7 +201,7 @@ async def test_a_server_that_is_bound_again_asks_its_new_ports() -> None:
     assert await all_pages(peer) == [["a"], ["b"]]
 
 
-async def test_the_other_lists_are_kept_and_dropped_alike(encoded: list[str]) -> None:
+async def test_other_lists_are_cached_and_invalidated(encoded: list[str]) -> None:
     server = make_server()
     server.prompt(lambda: "x", name="b")
     server.resource("test://b")(lambda: "x")
@@ -233,7 +233,7 @@ async def second_page(peer: PipelineClient, cursor: str) -> list[str]:
     return [tool["name"] for tool in (await peer.request("tools/list", {"cursor": cursor}))["tools"]]
 
 
-async def test_a_cursor_of_a_list_that_depends_on_the_caller_is_the_caller_s() -> None:
+async def test_a_cursor_of_a_private_list_belongs_to_the_caller() -> None:
     server, everything = with_guarded_tools(), [f"shop.{name}" for name in "abcd"]
     ada, bob = (PipelineClient(server, principal=make_principal(*everything, name=name)) for name in ("ada", "bob"))
     cursors = [(await peer.request("tools/list"))["nextCursor"] for peer in (ada, bob, ada)]
@@ -244,7 +244,7 @@ async def test_a_cursor_of_a_list_that_depends_on_the_caller_is_the_caller_s() -
             await second_page(peer, cursor)
 
 
-async def test_a_list_of_one_page_is_kept_for_all_who_see_the_same(encoded: list[str]) -> None:
+async def test_a_list_of_one_page_is_cached_for_callers_with_the_same_entries(encoded: list[str]) -> None:
     server = with_guarded_tools().set_options(page_size=10)
     for name in ("ada", "bob"):
         await PipelineClient(server, principal=make_principal("shop.a", name=name)).request("tools/list")
@@ -259,7 +259,7 @@ async def test_a_cursor_of_another_server_is_refused() -> None:
         await second_page(PipelineClient(here), cursor)
 
 
-async def test_a_cursor_expires_in_the_end(clock: Clock) -> None:
+async def test_a_cursor_expires(clock: Clock) -> None:
     peer = PipelineClient(with_tools("a", "b", page_size=1))
     cursor = (await peer.request("tools/list"))["nextCursor"]
     clock.move(CURSOR_TTL_SECONDS - 1)

@@ -1,4 +1,4 @@
-"""What lists a session was given, and which of them are not the same any more."""
+"""Digests of the lists that a session read, and stale lists."""
 
 import gc
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class Memory:
         return self.lists
 
 
-class Shelf(Provider):
+class Catalogue(Provider):
     """Tools that come and go."""
 
     offers = frozenset({"tools"})
@@ -59,16 +59,16 @@ def client(server: Server, **given: Any) -> PipelineClient:
     return PipelineClient(server, version=HANDSHAKE, **given)
 
 
-def give(peer: PipelineClient) -> Any:
-    """What a session is given for its `tools/list`, which may be a coroutine."""
+def serve_list(peer: PipelineClient) -> Any:
+    """Serve the first page of `tools/list` to a session; it may be a coroutine."""
     connection = Connection(peer.principal, session=peer.session)
     era = peer.pipeline.eras[Era.HANDSHAKE]
     call = era.create_call(jsonrpc.Request(1, "tools/list", None), connection, Outbox())
     return peer.server.listings.serve_page(call, TOOLS)
 
 
-async def stale(peer: PipelineClient) -> list[str]:
-    """What a stream that opens now would have to say."""
+async def find_stale_lists(peer: PipelineClient) -> list[str]:
+    """Return the kinds of lists that a new stream would report as changed."""
     connection = Connection(peer.principal, session=peer.session)
     era = peer.pipeline.eras[Era.HANDSHAKE]
     call = era.create_call(jsonrpc.Notification("notifications/initialized", None), connection, Outbox())
@@ -80,48 +80,48 @@ async def test_a_release_with_other_tools_makes_the_list_of_tools_stale() -> Non
     old = client(release(memory, "one"))
     assert await old.names() == ["one"]
     await old.request("resources/list")
-    assert await stale(old) == []
+    assert await find_stale_lists(old) == []
     new = client(release(memory, "one", "two"))
-    assert await stale(new) == ["tools"]
+    assert await find_stale_lists(new) == ["tools"]
     await new.names()
-    assert await stale(new) == []
+    assert await find_stale_lists(new) == []
 
 
-async def test_a_list_that_was_never_given_is_never_stale() -> None:
+async def test_an_unlisted_list_is_never_stale() -> None:
     memory = Memory()
     old = client(release(memory, "one"))
     await old.request("resources/list")
-    assert await stale(client(release(memory, "one", "two"))) == []
+    assert await find_stale_lists(client(release(memory, "one", "two"))) == []
 
 
-async def test_the_same_release_elsewhere_is_no_change() -> None:
+async def test_the_same_release_in_another_process_is_not_a_change() -> None:
     memory = Memory()
     await client(release(memory, "one")).names()
-    assert await stale(client(release(memory, "one"))) == []
+    assert await find_stale_lists(client(release(memory, "one"))) == []
 
 
-async def test_templates_belong_to_the_list_of_resources() -> None:
+async def test_templates_count_as_resources() -> None:
     memory = Memory()
     old = client(release(memory))
     await old.request("resources/templates/list")
     await old.request("resources/list")
     server = release(memory)
     server.resource("a:{b}")(lambda b: b)
-    assert await stale(client(server)) == ["resources"]
+    assert await find_stale_lists(client(server)) == ["resources"]
 
 
-async def test_pages_that_were_not_asked_for_count_too() -> None:
+async def test_unrequested_pages_count() -> None:
     memory = Memory()
     paged = {"options": {"page_size": 1}}
     await client(release(memory, "one", "two", **paged)).request("tools/list")
-    assert await stale(client(release(memory, "one", "three", **paged))) == ["tools"]
+    assert await find_stale_lists(client(release(memory, "one", "three", **paged))) == ["tools"]
 
 
-async def test_what_a_provider_lists_counts() -> None:
+async def test_entries_of_providers_count() -> None:
     memory = Memory()
-    await client(release(memory, "one", providers=[Shelf("x")])).names()
-    assert await stale(client(release(memory, "one", providers=[Shelf("x")]))) == []
-    assert await stale(client(release(memory, "one", providers=[Shelf("x", "y")]))) == ["tools"]
+    await client(release(memory, "one", providers=[Catalogue("x")])).names()
+    assert await find_stale_lists(client(release(memory, "one", providers=[Catalogue("x")]))) == []
+    assert await find_stale_lists(client(release(memory, "one", providers=[Catalogue("x", "y")]))) == ["tools"]
 
 
 async def test_a_permission_that_was_granted_makes_the_list_stale() -> None:
@@ -129,8 +129,8 @@ async def test_a_permission_that_was_granted_makes_the_list_stale() -> None:
     server = release(memory, "one")
     server.tool(lambda: "", name="guarded", permission="shop.view_order")
     await client(server, principal=make_principal()).names()
-    assert await stale(client(server, principal=make_principal())) == []
-    assert await stale(client(server, principal=make_principal("shop.view_order"))) == ["tools"]
+    assert await find_stale_lists(client(server, principal=make_principal())) == []
+    assert await find_stale_lists(client(server, principal=make_principal("shop.view_order"))) == ["tools"]
 
 
 async def test_the_same_list_is_written_once() -> None:
@@ -141,16 +141,16 @@ async def test_the_same_list_is_written_once() -> None:
     assert memory.writes == 1
 
 
-async def test_requests_without_a_session_are_not_remembered() -> None:
+async def test_requests_without_a_session_are_not_recorded() -> None:
     memory = Memory()
     await PipelineClient(release(memory, "one"), version=STATELESS).names()
     assert memory.writes == 0
 
 
-async def test_a_list_that_is_refused_before_it_begins_leaves_nothing_behind() -> None:
-    server = release(Memory(), "one", providers=[Shelf("two")])
-    given = give(client(server))
-    # What it would have begun and nobody awaits is a warning when it is freed, and a warning is an error here.
+async def test_a_refused_list_leaves_no_coroutine() -> None:
+    server = release(Memory(), "one", providers=[Catalogue("two")])
+    given = serve_list(client(server))
+    # A coroutine that is never awaited is a warning when it is freed, and a warning is an error in these tests.
     given.close()
     del given
     gc.collect()

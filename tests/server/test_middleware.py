@@ -1,4 +1,4 @@
-"""Middleware: what it sees, what it may change, and in which order."""
+"""Middleware: its calls, its changes, and its order."""
 
 import asyncio
 import dataclasses
@@ -40,7 +40,7 @@ def served(*middleware: Any) -> Any:
     return server
 
 
-async def test_the_first_is_the_outermost() -> None:
+async def test_the_first_middleware_is_the_outermost() -> None:
     log: list[str] = []
 
     def layer(name: str) -> Any:
@@ -56,7 +56,7 @@ async def test_the_first_is_the_outermost() -> None:
     assert log == ["first in", "second in", "second out", "first out"]
 
 
-async def test_the_copy_of_a_call_is_cancelled_with_it() -> None:
+async def test_cancelling_a_call_cancels_its_copy() -> None:
     given: list[Call] = []
 
     async def copy(call: Call, call_next: Any) -> Any:
@@ -87,7 +87,7 @@ async def test_initialize_can_be_refused() -> None:
     assert peer.server.ports.sessions.opened == []  # type: ignore[attr-defined]  # a store of the tests
 
 
-async def test_it_sees_every_method_and_notification_with_and_without_an_id() -> None:
+async def test_middleware_sees_every_method_and_notification() -> None:
     seen: list[tuple[str, bool]] = []
 
     async def note(call: Call, call_next: Any) -> Any:
@@ -110,7 +110,7 @@ async def test_it_sees_every_method_and_notification_with_and_without_an_id() ->
     ]
 
 
-async def test_it_sees_notifications_of_the_stateless_era() -> None:
+async def test_middleware_sees_notifications_of_the_stateless_era() -> None:
     seen: list[Any] = []
 
     async def note(call: Call, call_next: Any) -> Any:
@@ -121,7 +121,7 @@ async def test_it_sees_notifications_of_the_stateless_era() -> None:
     assert seen == [None]
 
 
-async def test_a_notification_it_stops_is_not_acted_on() -> None:
+async def test_a_notification_stopped_by_middleware_is_not_handled() -> None:
     async def stop(call: Call, call_next: Any) -> Any:
         return {} if call.id is None else await call_next(call)
 
@@ -132,7 +132,7 @@ async def test_a_notification_it_stops_is_not_acted_on() -> None:
     assert not peer.session.initialized
 
 
-async def test_a_failure_at_a_notification_has_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_for_a_notification_has_no_response(caplog: pytest.LogCaptureFixture) -> None:
     for problem in (Refused("no"), RuntimeError("secret"), SystemExit("secret")):
         caplog.clear()
 
@@ -143,7 +143,7 @@ async def test_a_failure_at_a_notification_has_no_answer(caplog: pytest.LogCaptu
         assert ("secret" in caplog.text) is not isinstance(problem, Refused), problem
 
 
-async def test_another_call_can_be_passed_on() -> None:
+async def test_middleware_can_replace_the_call() -> None:
     async def rewrite(call: Call, call_next: Any) -> Any:
         message = call.message
         assert isinstance(message, jsonrpc.Request)
@@ -153,7 +153,7 @@ async def test_another_call_can_be_passed_on() -> None:
     assert await PipelineClient(served(rewrite)).text("add", a=1, b=2) == "42"
 
 
-async def test_the_answer_has_the_id_that_the_client_chose_whatever_was_passed_on() -> None:
+async def test_the_response_to_a_replaced_call_has_the_original_id() -> None:
     async def rewrite(call: Call, call_next: Any) -> Any:
         return await call_next(dataclasses.replace(call, message=jsonrpc.Request("mine", "ping", None)))
 
@@ -162,7 +162,7 @@ async def test_the_answer_has_the_id_that_the_client_chose_whatever_was_passed_o
     assert jsonrpc.loads(await outcome.run) == {"jsonrpc": "2.0", "id": 7, "result": {}}
 
 
-async def test_it_can_answer_by_itself() -> None:
+async def test_middleware_can_return_a_result() -> None:
     async def answer(call: Call, call_next: Any) -> Any:
         return {"content": [{"type": "text", "text": "from above"}], "isError": False}
 
@@ -172,7 +172,7 @@ async def test_it_can_answer_by_itself() -> None:
 
 
 @pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
-async def test_results_can_be_changed_lists_included(version: str) -> None:
+async def test_middleware_can_change_results_of_calls_and_lists(version: str) -> None:
     async def shorten(call: Call, call_next: Any) -> Any:
         result = await call_next(call)
         if call.method == "tools/list":
@@ -214,7 +214,7 @@ async def test_changing_a_result_in_place_changes_that_result_only() -> None:
         assert "example.com/mark" not in (await peer.call("add", a=1, b=2))["_meta"]
 
 
-async def test_protocol_errors_reach_it_as_exceptions_and_tool_errors_as_results() -> None:
+async def test_middleware_gets_protocol_errors_as_exceptions_and_tool_errors_as_results() -> None:
     seen: list[Any] = []
 
     async def note(call: Call, call_next: Any) -> Any:
@@ -237,7 +237,7 @@ async def test_protocol_errors_reach_it_as_exceptions_and_tool_errors_as_results
     assert seen == [UnknownTool, Refused, True, True, True]
 
 
-async def test_it_can_turn_a_failure_into_a_result() -> None:
+async def test_middleware_can_turn_an_exception_into_a_result() -> None:
     async def excuse(call: Call, call_next: Any) -> Any:
         try:
             return await call_next(call)
@@ -247,7 +247,7 @@ async def test_it_can_turn_a_failure_into_a_result() -> None:
     assert (await PipelineClient(served(excuse), version=HANDSHAKE).request("no/such"))["excuse"] is True
 
 
-async def test_a_bug_in_it_is_told_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bug_in_middleware_is_reported_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
     async def broken(call: Call, call_next: Any) -> Any:
         raise RuntimeError("secret")
 
@@ -260,7 +260,7 @@ async def test_a_bug_in_it_is_told_without_its_text(caplog: pytest.LogCaptureFix
     assert len([record for record in caplog.records if "secret" in (record.exc_text or "")]) == 2
 
 
-async def test_a_replaced_call_learns_that_it_was_given_up(clock: Clock) -> None:
+async def test_a_replaced_call_is_cancelled_with_the_original(clock: Clock) -> None:
     async def rewrite(call: Call, call_next: Any) -> Any:
         return await call_next(dataclasses.replace(call, capabilities={**EVERYTHING}))
 

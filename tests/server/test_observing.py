@@ -1,4 +1,4 @@
-"""What the observer of a server is told: of every call once, whatever becomes of it."""
+"""The observer of a server records every call once, for every outcome."""
 
 import asyncio
 import dataclasses
@@ -34,7 +34,7 @@ class Refused(MCPError):
 
 
 class RecordingObserver:
-    """An observer that writes down what it is told, and that is at every call when `attending`."""
+    """An observer that records outcomes, and observes every call when `attending`."""
 
     def __init__(self, attending: bool = False) -> None:
         self.attending = attending
@@ -55,11 +55,11 @@ class RecordingObserver:
         return [str(outcome) for _, outcome, _ in self.calls]
 
     def one(self) -> tuple[Call, Outcome, Any]:
-        (told,) = self.calls
+        (record,) = self.calls
         if self.attending:
-            call, outcome, _ = told
+            call, outcome, _ = record
             assert self.events == [f"begin {call.method}", f"end {call.method}: {outcome}"]
-        return told
+        return record
 
 
 @dataclasses.dataclass
@@ -165,7 +165,7 @@ EVERYWHERE = [
 
 @both
 @however
-async def test_it_is_told_once_how_a_call_ended(version: str, attending: bool, clock: Clock) -> None:
+async def test_the_outcome_of_a_call_is_recorded_once(version: str, attending: bool, clock: Clock) -> None:
     violations = []
     for (method, params), outcome in EVERYWHERE:
         recorder = RecordingObserver(attending)
@@ -173,15 +173,15 @@ async def test_it_is_told_once_how_a_call_ended(version: str, attending: bool, c
         ending = asyncio.ensure_future(ended(peer, method, params))
         await clock.advance(LIMIT_SECONDS)
         answer = await ending
-        call, told, problem = recorder.one()
-        found = (call.method, told, problem, current_call())
+        call, outcome, problem = recorder.one()
+        found = (call.method, outcome, problem, current_call())
         if found != (method, outcome, answer if isinstance(answer, Exception) else None, None):
             violations.append((method, params, outcome, found))
     assert violations == []
 
 
 @however
-async def test_what_only_one_era_knows_is_told_too(attending: bool) -> None:
+async def test_outcomes_of_one_era_only_are_recorded(attending: bool) -> None:
     for version, method in [(HANDSHAKE, "ping"), (HANDSHAKE, "logging/setLevel"), (STATELESS, "server/discover")]:
         recorder = RecordingObserver(attending)
         await ended(PipelineClient(observed(recorder), version=version), method, {"level": "info"})
@@ -207,14 +207,14 @@ async def test_each_round_of_a_conversation_is_a_call(attending: bool) -> None:
     assert recorder.outcomes == ["input_required", "ok"]
 
 
-async def test_a_bug_has_the_reference_that_its_answer_has(recorder: RecordingObserver) -> None:
+async def test_a_recorded_bug_has_the_reference_of_its_response(recorder: RecordingObserver) -> None:
     text = await PipelineClient(observed(recorder)).error("fail", how="bug")
     reference = recorder.one()[0].record.reference
     assert reference
     assert text == f"Internal error (reference {reference})"
 
 
-async def test_a_bug_of_a_call_that_middleware_made_is_that_calls(recorder: RecordingObserver) -> None:
+async def test_a_bug_of_a_call_made_by_middleware_belongs_to_that_call(recorder: RecordingObserver) -> None:
     async def copy(call: Call, call_next: Any) -> Any:
         return await call_next(dataclasses.replace(call, capabilities={}))
 
@@ -224,7 +224,7 @@ async def test_a_bug_of_a_call_that_middleware_made_is_that_calls(recorder: Reco
     assert str(call.record.reference) in text
 
 
-async def test_a_bug_of_middleware_is_told() -> None:
+async def test_a_bug_of_middleware_is_recorded() -> None:
     async def broken(call: Call, call_next: Any) -> Any:
         raise RuntimeError("secret")
 
@@ -234,7 +234,7 @@ async def test_a_bug_of_middleware_is_told() -> None:
         assert recorder.one()[1] == "bug", method
 
 
-async def test_an_error_that_middleware_made_good_is_none(recorder: RecordingObserver) -> None:
+async def test_an_error_handled_by_middleware_is_not_recorded(recorder: RecordingObserver) -> None:
     async def excuse(call: Call, call_next: Any) -> Any:
         try:
             return await call_next(call)
@@ -255,7 +255,7 @@ async def test_a_lifespan_that_fails_is_a_bug_of_the_call(recorder: RecordingObs
 
 @both
 @however
-async def test_a_call_that_is_cancelled_is_told_after_its_thread_is_free(version: str, attending: bool) -> None:
+async def test_a_cancelled_call_is_recorded_after_its_thread_is_free(version: str, attending: bool) -> None:
     recorder, reached = RecordingObserver(attending), asyncio.Event()
     server = observed(recorder)
 
@@ -272,7 +272,7 @@ async def test_a_call_that_is_cancelled_is_told_after_its_thread_is_free(version
     assert recorder.one()[1:] == ("cancelled", None)
 
 
-async def test_a_call_that_is_cancelled_while_others_begin_never_runs() -> None:
+async def test_a_call_cancelled_before_its_start_never_runs() -> None:
     recorder, reached = RecordingObserver(attending=True), asyncio.Event()
 
     async def dawdle() -> None:
@@ -289,7 +289,7 @@ async def test_a_call_that_is_cancelled_while_others_begin_never_runs() -> None:
 
 
 @however
-async def test_work_that_is_closed_instead_of_run_is_told(attending: bool) -> None:
+async def test_a_closed_coroutine_is_recorded_as_cancelled(attending: bool) -> None:
     for problem, outcome in [
         (None, "cancelled"),
         (InvalidRequest("taken"), "error"),
@@ -306,7 +306,7 @@ async def test_work_that_is_closed_instead_of_run_is_told(attending: bool) -> No
 
 
 def handled(peer: PipelineClient, message: Any) -> Any:
-    """What the pipeline makes of a message of the handshake era, or of several in a batch."""
+    """Handle a message of the handshake era, or a batch of them, in the pipeline."""
     batch = message if isinstance(message, list) else [message]
     numbered = [{"jsonrpc": "2.0", "id": number, **one} for number, one in enumerate(batch, 1)]
     for one in numbered:
@@ -330,8 +330,8 @@ async def test_each_element_of_a_batch_is_a_call(attending: bool) -> None:
     assert isinstance(work, PendingResponse)
     answers = jsonrpc.loads(await work.run)
     assert len(answers) == 5
-    told = sorted((call.method, str(outcome)) for call, outcome, _ in recorder.calls)
-    assert told == [
+    outcomes = sorted((call.method, str(outcome)) for call, outcome, _ in recorder.calls)
+    assert outcomes == [
         ("no/such", "error"),
         ("notifications/initialized", "ok"),
         ("ping", "ok"),
@@ -340,20 +340,20 @@ async def test_each_element_of_a_batch_is_a_call(attending: bool) -> None:
     ]
 
 
-async def test_a_batch_that_is_refused_is_that_many_calls(recorder: RecordingObserver) -> None:
+async def test_each_element_of_a_refused_batch_is_a_call(recorder: RecordingObserver) -> None:
     peer = PipelineClient(observed(recorder), version=BATCHING)
     work = handled(peer, [ADD, {"method": "notifications/initialized"}, ADD])
     work.close(Overloaded(status=429))
     assert recorder.outcomes == ["overloaded"] * 2
 
 
-async def test_a_batch_that_is_cancelled_before_its_first_step_is_told(recorder: RecordingObserver) -> None:
+async def test_a_batch_cancelled_before_its_first_step_is_recorded(recorder: RecordingObserver) -> None:
     peer = PipelineClient(observed(recorder), version=BATCHING)
     handled(peer, [ADD, {"method": "notifications/initialized"}, ADD]).close()
     assert recorder.outcomes == ["cancelled"] * 2
 
 
-async def test_a_batch_that_is_cancelled_is_told_wherever_it_is() -> None:
+async def test_a_batch_cancelled_at_any_step_is_recorded() -> None:
     for turns_before in range(5):
         recorder = RecordingObserver()
         server = observed(recorder)
@@ -393,11 +393,11 @@ async def test_one_of_a_batch_can_be_cancelled(recorder: RecordingObserver) -> N
     await reached.wait()
     await peer.notify("notifications/cancelled", {"requestId": 2})
     assert len(jsonrpc.loads(await task)) == 1
-    told = {(call.id, str(outcome)) for call, outcome, _ in recorder.calls}
-    assert told == {(1, "ok"), (2, "cancelled"), (None, "ok")}
+    outcomes = {(call.id, str(outcome)) for call, outcome, _ in recorder.calls}
+    assert outcomes == {(1, "ok"), (2, "cancelled"), (None, "ok")}
 
 
-async def test_a_message_that_is_no_call_is_not_told(recorder: RecordingObserver) -> None:
+async def test_a_message_that_is_not_a_call_is_not_recorded(recorder: RecordingObserver) -> None:
     peer = PipelineClient(observed(recorder), version=HANDSHAKE)
     peer.session = None
     with pytest.raises(MCPError):
@@ -408,7 +408,7 @@ async def test_a_message_that_is_no_call_is_not_told(recorder: RecordingObserver
     assert recorder.calls == []
 
 
-async def test_a_notification_is_told_of_without_an_id() -> None:
+async def test_a_notification_is_recorded_without_an_id() -> None:
     for problem, expected in [
         (None, "ok"),
         (Refused("no"), "error"),
@@ -429,7 +429,7 @@ async def test_a_notification_is_told_of_without_an_id() -> None:
         assert recorder.events == []
 
 
-async def test_a_notification_whose_client_left_was_cancelled(recorder: RecordingObserver) -> None:
+async def test_a_notification_of_a_disconnected_client_is_recorded_as_cancelled(recorder: RecordingObserver) -> None:
     async def middleware(call: Call, call_next: Any) -> Any:
         await asyncio.Event().wait()
 
@@ -442,16 +442,14 @@ async def test_a_notification_whose_client_left_was_cancelled(recorder: Recordin
     assert [outcome for _, outcome, _ in recorder.calls] == ["cancelled"]
 
 
-def test_a_notification_that_is_ignored_is_not_told_of(recorder: RecordingObserver) -> None:
+def test_an_ignored_notification_is_not_recorded(recorder: RecordingObserver) -> None:
     peer = PipelineClient(observed(recorder))
     receipt = peer._handle({"jsonrpc": "2.0", "method": "notifications/x"}, Outbox())
     assert receipt == Acknowledgement()
     assert recorder.calls == []
 
 
-async def test_the_duration_runs_from_the_message_on(
-    recorder: RecordingObserver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_duration_starts_at_the_message(recorder: RecordingObserver, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[float] = []
 
     async def note(call: Call, call_next: Any) -> Any:

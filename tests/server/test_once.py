@@ -1,4 +1,4 @@
-"""`once(durable=True)`: begun at most once, whatever is sent again."""
+"""`once(durable=True)`: started at most once, for all repeated requests."""
 
 import asyncio
 from typing import Any
@@ -65,7 +65,7 @@ def text(result: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("version", ERAS)
-async def test_it_runs_once_and_gives_its_value(version: str) -> None:
+async def test_a_durable_step_runs_once_and_returns_its_value(version: str) -> None:
     till = Till()
     peer = PipelineClient(selling(till), version=version, answer=lambda *_: accept(value=True))
     assert await peer.text("buy") == "1"
@@ -73,14 +73,14 @@ async def test_it_runs_once_and_gives_its_value(version: str) -> None:
     assert till.runs == 2
 
 
-async def test_the_client_holds_the_name_of_the_conversation_before_anything_runs() -> None:
+async def test_the_client_gets_the_state_before_the_step_runs() -> None:
     till = Till()
     result = await PipelineClient(selling(till)).call("buy")
     assert (result["resultType"], "inputRequests" in result, till.runs) == ("input_required", False, 0)
     assert isinstance(result["requestState"], str)
 
 
-async def test_a_round_that_is_sent_again_gets_the_same_value() -> None:
+async def test_a_repeated_round_gets_the_same_value() -> None:
     till = Till()
     peer = PipelineClient(selling(till))
     again = await first_round(peer)
@@ -88,7 +88,7 @@ async def test_a_round_that_is_sent_again_gets_the_same_value() -> None:
     assert till.runs == 1
 
 
-async def test_no_replay_of_an_older_round_runs_it_again() -> None:
+async def test_a_replay_of_an_older_round_does_not_repeat_the_step() -> None:
     till = Till()
     peer = PipelineClient(selling(till))
     asked = await first_round(peer, "buy_if")
@@ -101,7 +101,7 @@ async def test_no_replay_of_an_older_round_runs_it_again() -> None:
     assert till.runs == 1
 
 
-async def test_two_conversations_are_two_purchases() -> None:
+async def test_two_conversations_run_the_step_twice() -> None:
     till = Till()
     peer = PipelineClient(selling(till))
     for _ in range(2):
@@ -109,7 +109,7 @@ async def test_two_conversations_are_two_purchases() -> None:
     assert till.runs == 2
 
 
-async def test_an_attempt_that_comes_meanwhile_waits_for_the_first(clock: Clock) -> None:
+async def test_a_concurrent_attempt_waits_for_the_first(clock: Clock) -> None:
     till = Till()
     till.opened.clear()
     peer = PipelineClient(selling(till))
@@ -133,7 +133,7 @@ async def start_sale(till: Till) -> tuple[PipelineClient, Any, "asyncio.Future[A
     return peer, params, sale
 
 
-async def test_what_does_not_end_in_time_is_unknown(clock: Clock) -> None:
+async def test_the_outcome_of_a_slow_step_is_unknown(clock: Clock) -> None:
     till = Till()
     peer, again, attempt = await start_sale(till)
     second = asyncio.ensure_future(peer.request("tools/call", again))
@@ -160,7 +160,7 @@ async def test_without_a_free_wait_the_outcome_is_unknown_at_once(clock: Clock) 
     await attempt
 
 
-async def test_a_claim_whose_holder_died_is_not_run_again(clock: Clock) -> None:
+async def test_an_abandoned_claim_is_not_run_again(clock: Clock) -> None:
     till = Till()
     server = selling(till)
     peer = PipelineClient(server)
@@ -178,7 +178,7 @@ async def test_a_claim_whose_holder_died_is_not_run_again(clock: Clock) -> None:
     assert "does not run again" in text(result)
 
 
-async def test_a_tool_error_is_told_again_and_not_tried_again() -> None:
+async def test_a_tool_error_is_repeated_without_another_attempt() -> None:
     till = Till()
     till.fails = ToolError("No funds")
     peer = PipelineClient(selling(till))
@@ -188,7 +188,7 @@ async def test_a_tool_error_is_told_again_and_not_tried_again() -> None:
     assert till.runs == 1
 
 
-async def test_after_any_other_failure_the_effect_is_unknown() -> None:
+async def test_the_outcome_after_another_failure_is_unknown() -> None:
     till = Till()
     till.fails = TimeoutError("the bank does not answer: secret")
     peer = PipelineClient(selling(till))
@@ -201,7 +201,7 @@ async def test_after_any_other_failure_the_effect_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("version", ERAS)
-async def test_a_call_that_is_cancelled_meanwhile_leaves_it_unknown(version: str) -> None:
+async def test_the_outcome_after_a_cancellation_is_unknown(version: str) -> None:
     till = Till()
     till.opened.clear()
     server = selling(till)
@@ -229,7 +229,7 @@ async def test_a_request_that_repeats_an_id_of_its_session_gets_the_same_value(m
     assert await peer.text("buy", amount=2) == "4"
 
 
-async def test_a_foreign_caller_has_claims_of_its_own() -> None:
+async def test_another_caller_has_separate_claims() -> None:
     till = Till()
     server = selling(till)
     ada, bob = (
@@ -249,7 +249,7 @@ async def test_a_response_without_a_state_does_not_run_the_step() -> None:
     assert (list(result["inputRequests"]), till.runs) == (["pay"], 0)
 
 
-async def test_a_key_twice_is_a_mistake() -> None:
+async def test_a_repeated_key_is_an_error() -> None:
     server = make_server()
 
     @server.tool
@@ -260,7 +260,7 @@ async def test_a_key_twice_is_a_mistake() -> None:
     assert "Internal error" in await PipelineClient(server).error("twice")
 
 
-async def test_what_runs_once_must_not_ask() -> None:
+async def test_a_durable_step_must_not_ask() -> None:
     server = make_server(options={"expose_errors": True})
 
     @server.tool
@@ -271,7 +271,7 @@ async def test_what_runs_once_must_not_ask() -> None:
     assert "may not send requests to the client" in await peer.error("ask")
 
 
-async def test_a_question_beside_it_is_asked_in_the_same_round() -> None:
+async def test_a_concurrent_question_is_asked_in_the_same_round() -> None:
     till = Till()
     server = make_server()
 
@@ -300,7 +300,7 @@ class TestSingleUse:
 
         return server
 
-    async def test_a_state_counts_once(self) -> None:
+    async def test_a_single_use_state_counts_once(self) -> None:
         peer = PipelineClient(self.server(single_use_state=True))
         params = {**await first_round(peer, "confirm"), "inputResponses": {"sure": accept(value=True)}}
         assert text(await peer.request("tools/call", params)) == "accept"
@@ -314,19 +314,19 @@ class TestSingleUse:
             result = await peer.request("tools/call", again)
             again["requestState"] = result["requestState"]
 
-    async def test_without_the_option_it_counts_until_it_expires(self) -> None:
+    async def test_without_the_option_a_state_counts_until_it_expires(self) -> None:
         peer = PipelineClient(self.server())
         params = {**await first_round(peer, "confirm"), "inputResponses": {"sure": accept(value=True)}}
         assert [text(await peer.request("tools/call", params)) for _ in range(2)] == ["accept", "accept"]
 
-    async def test_of_many_at_once_one_counts(self) -> None:
+    async def test_one_of_many_concurrent_uses_counts(self) -> None:
         peer = PipelineClient(self.server(single_use_state=True))
         params = {**await first_round(peer, "confirm"), "inputResponses": {"sure": accept(value=True)}}
         results = await asyncio.gather(*(peer.request("tools/call", params) for _ in range(10)), return_exceptions=True)
         assert sum(isinstance(result, dict) for result in results) == 1
         assert sum(isinstance(result, InvalidParams) for result in results) == 9
 
-    async def test_a_state_that_does_not_open_uses_nothing_up(self) -> None:
+    async def test_an_invalid_state_is_not_consumed(self) -> None:
         server = self.server(single_use_state=True)
         peer = PipelineClient(server)
         params = await first_round(peer, "confirm")
@@ -335,5 +335,5 @@ class TestSingleUse:
         assert server.ports.idempotency_store.spent == set()
 
 
-def test_values_are_those_that_json_carries() -> None:
+def test_values_have_a_json_form() -> None:
     assert module.round_trip_json((1, {"a": None})) == jsonrpc.loads(b'[1,{"a":null}]')

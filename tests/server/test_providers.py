@@ -1,4 +1,4 @@
-"""Providers and hand-written handlers: merged with what is registered, under the same rules."""
+"""Providers and hand-written handlers: merged with registered primitives, under the same rules."""
 
 import re
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ def entry(name: str, **more: Any) -> dict[str, Any]:
 
 
 def tools(*names: str, call: Any = None) -> Handlers:
-    """A provider of tools that say their own name."""
+    """A provider of tools that return their own name."""
 
     async def call_tool(name: str, arguments: dict[str, Any], ctx: Context) -> Any:
         return f"{name} provided"
@@ -33,7 +33,7 @@ def tools(*names: str, call: Any = None) -> Handlers:
 
 
 def mixed(*providers: Provider) -> PipelineClient:
-    """A peer of a server that has a tool `m` of its own besides."""
+    """A peer of a server with the provider, and with a tool `m` of its own."""
     server = make_server(providers=providers)
 
     @server.tool
@@ -43,11 +43,11 @@ def mixed(*providers: Provider) -> PipelineClient:
     return PipelineClient(server)
 
 
-async def test_lists_are_merged_and_sorted_with_what_is_registered() -> None:
+async def test_provided_entries_are_merged_and_sorted_with_registered_ones() -> None:
     assert await mixed(tools("z", "a"), tools("n")).names() == ["a", "m", "n", "z"]
 
 
-async def test_what_is_registered_wins_in_lists_and_calls() -> None:
+async def test_registered_tools_win_in_lists_and_calls() -> None:
     peer = mixed(tools("m", "n"))
     assert await peer.names() == ["m", "n"]
     assert await peer.text("m") == "m registered"
@@ -63,7 +63,7 @@ async def test_the_first_of_two_providers_wins() -> None:
     assert await peer.text("a") == "a provided"
 
 
-async def test_pages_go_across_what_is_registered_and_provided() -> None:
+async def test_pages_hold_registered_and_provided_entries() -> None:
     peer = mixed(tools("z", "a", "n"))
     peer.server.set_options(page_size=2)
     first = await peer.request("tools/list")
@@ -72,7 +72,7 @@ async def test_pages_go_across_what_is_registered_and_provided() -> None:
     assert "nextCursor" not in second
 
 
-async def test_a_provided_list_is_gathered_each_time_and_private() -> None:
+async def test_a_provided_list_is_read_each_time_and_private() -> None:
     names = ["a"]
     provider = Handlers(list_tools=lambda ctx: [entry(name) for name in names], call_tool=lambda *_: "x")
     peer = mixed(provider)
@@ -81,7 +81,7 @@ async def test_a_provided_list_is_gathered_each_time_and_private() -> None:
     assert await peer.names() == ["a", "b", "m"]
 
 
-async def test_an_unknown_tool_is_unknown_after_every_provider_was_asked() -> None:
+async def test_a_tool_is_unknown_after_every_provider_was_asked() -> None:
     with pytest.raises(InvalidParams, match="Unknown tool: nobody"):
         await mixed(tools("a"), tools("b")).call("nobody")
 
@@ -119,17 +119,17 @@ async def test_arguments_are_checked_against_the_entry_s_schema_before_the_call(
     assert called == [{"n": 1}]
 
 
-async def test_an_entry_is_listed_with_everything_it_says() -> None:
-    said = entry(
+async def test_an_entry_is_listed_with_all_its_members() -> None:
+    listed_entry = entry(
         "a",
         title="A",
         annotations={"readOnlyHint": True, "destructiveHint": False},
         outputSchema={"type": "object", "properties": {"n": {"type": "integer"}}},
         _meta={"example.com/x": 1},
     )
-    peer = mixed(Handlers(list_tools=lambda ctx: [said], call_tool=lambda *_: {"n": 1}))
+    peer = mixed(Handlers(list_tools=lambda ctx: [listed_entry], call_tool=lambda *_: {"n": 1}))
     listed = next(tool for tool in (await peer.request("tools/list"))["tools"] if tool["name"] == "a")
-    assert listed == {**said, "inputSchema": {"type": "object", "properties": {}}}
+    assert listed == {**listed_entry, "inputSchema": {"type": "object", "properties": {}}}
     assert (await peer.call("a"))["structuredContent"] == {"n": 1}
 
 
@@ -155,7 +155,7 @@ async def test_a_provided_tool_may_ask() -> None:
         assert await peer.text("a") == "Al"
 
 
-async def test_a_bad_entry_is_left_out_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_entry_is_omitted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     for bad in [
         {"description": "no name", "inputSchema": OBJECT},
         {"name": "no schema"},
@@ -171,7 +171,7 @@ async def test_a_bad_entry_is_left_out_and_logged_once(caplog: pytest.LogCapture
         assert record.getMessage().startswith("Declaration not served: "), bad
 
 
-async def test_a_provider_that_fails_takes_no_primitive_of_others_away(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_provider_does_not_hide_primitives_of_others(caplog: pytest.LogCaptureFixture) -> None:
     def broken(*_: Any) -> list[dict[str, Any]]:
         raise RuntimeError("secret")
 
@@ -195,7 +195,7 @@ async def test_a_provider_that_fails_takes_no_primitive_of_others_away(caplog: p
     assert "secret" in caplog.text
 
 
-async def test_a_name_that_only_a_failed_provider_may_have_is_not_called_unknown(
+async def test_a_name_that_a_failed_provider_may_have_is_an_internal_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken(ctx: Context) -> list[dict[str, Any]]:
@@ -207,7 +207,7 @@ async def test_a_name_that_only_a_failed_provider_may_have_is_not_called_unknown
     assert "secret" in caplog.text
 
 
-def test_half_a_pair_is_refused(subtests: pytest.Subtests) -> None:
+def test_a_list_function_without_its_counterpart_is_refused(subtests: pytest.Subtests) -> None:
     for half in ["list_tools", "call_tool", "list_prompts", "get_prompt"]:
         with subtests.test(half=half), pytest.raises(ValueError, match="both a list function"):
             Handlers(**{half: lambda *_: None})  # type: ignore[arg-type]
@@ -219,7 +219,7 @@ def test_resources_without_a_function_that_reads_are_refused(subtests: pytest.Su
             Handlers(**{half: lambda *_: []})  # type: ignore[arg-type]
 
 
-async def test_handlers_offer_what_they_were_given() -> None:
+async def test_handlers_offer_the_kinds_of_their_functions() -> None:
     assert Handlers().offers == frozenset()
     assert tools("a").offers == {"tools"}
     assert Handlers(read_resource=lambda *_: None).offers == {"resources"}
@@ -241,7 +241,7 @@ def library() -> Handlers:
     )
 
 
-async def test_resources_are_listed_and_read_listed_or_not() -> None:
+async def test_listed_and_unlisted_resources_are_read() -> None:
     peer = PipelineClient(make_server(providers=[library()]))
     assert await peer.names("resources/list", "resources", "uri") == ["book://1"]
     assert await peer.names("resources/templates/list", "resourceTemplates", "uriTemplate") == ["book://{n}"]
@@ -296,7 +296,7 @@ async def values(peer: PipelineClient, asked: dict[str, Any]) -> list[str]:
     return list(completion["values"])
 
 
-async def test_a_catch_all_completes_what_no_other_function_does() -> None:
+async def test_a_catch_all_completer_is_the_last_one() -> None:
     def complete(target: str, argument: str, value: str, arguments: dict[str, str], ctx: Context) -> Completion | None:
         if target == "nobody":
             return None
@@ -328,7 +328,7 @@ async def test_a_registered_completer_may_complete_a_provided_template() -> None
     assert await values(PipelineClient(server), wanted("book://{n}", "n", "resource")) == ["v1"]
 
 
-async def test_a_template_is_also_named_by_a_uri_that_fits_it() -> None:
+async def test_a_template_is_found_by_a_matching_uri() -> None:
     server = make_server()
     server.resource("test://{n}")(lambda n: n)
     server.completion("test://{n}", "n")(lambda value: [f"{value}1"])
@@ -336,7 +336,7 @@ async def test_a_template_is_also_named_by_a_uri_that_fits_it() -> None:
         assert await values(PipelineClient(server), wanted(uri, "n", "resource")) == ["v1"]
 
 
-class Shelf(Provider):
+class Catalogue(Provider):
     """Objects with permissions, of a version that changes."""
 
     offers = frozenset({"tools", "resources", "prompts"})
@@ -364,8 +364,8 @@ class Shelf(Provider):
         return len(self.asked)
 
 
-async def test_permissions_of_provided_primitives_count_in_lists_and_calls() -> None:
-    server = make_server(providers=[Shelf()])
+async def test_permissions_of_provided_primitives_apply_to_lists_and_calls() -> None:
+    server = make_server(providers=[Catalogue()])
     stranger, friend = (
         PipelineClient(server, make_principal()),
         PipelineClient(server, make_principal("a.b", scopes=["s"], name="friend")),
@@ -387,7 +387,7 @@ async def test_permissions_of_provided_primitives_count_in_lists_and_calls() -> 
 
 
 async def test_a_provider_is_asked_only_for_what_it_offers() -> None:
-    class Nothing(Shelf):
+    class Nothing(Catalogue):
         offers = frozenset({"prompts"})
 
     provider = Nothing()
@@ -412,7 +412,7 @@ async def test_a_provider_offers_nothing_by_default() -> None:
             await peer.request(method, params)
 
 
-async def test_handlers_may_leave_the_context_out() -> None:
+async def test_handlers_may_omit_the_context() -> None:
     async def list_tools() -> list[dict[str, Any]]:
         return [entry("echo")]
 

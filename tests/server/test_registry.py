@@ -1,4 +1,4 @@
-"""Registries: one name each, both sources named, and what changes when."""
+"""Registries: unique names, errors with both sources, and versions."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def declare(server: Server, kind: str, fn: Any) -> None:
             server.completion("same", "argument")(fn)
 
 
-def test_a_name_is_given_once_and_the_refusal_names_both_sources(subtests: pytest.Subtests) -> None:
+def test_a_duplicate_name_is_refused_with_both_sources(subtests: pytest.Subtests) -> None:
     for kind in ["tool", "prompt", "resource"]:
         with subtests.test(kind=kind):
             server = make_server()
@@ -50,7 +50,7 @@ def test_a_name_is_given_once_and_the_refusal_names_both_sources(subtests: pytes
             assert "same" in str(refused.value)
 
 
-def test_a_template_s_text_is_given_once() -> None:
+def test_a_duplicate_template_is_refused() -> None:
     server = make_server()
 
     @server.resource("test://{x}")
@@ -64,7 +64,7 @@ def test_a_template_s_text_is_given_once() -> None:
             return x
 
 
-def test_an_argument_has_one_completer() -> None:
+def test_a_second_completer_of_an_argument_is_refused() -> None:
     server = make_server()
 
     @server.completion("trip", "city")
@@ -85,7 +85,7 @@ def test_names_are_unique_within_a_kind_only() -> None:
     assert [len(c) for c in (server.registry.tools, server.registry.prompts, server.registry.resources)] == [1, 1, 1]
 
 
-def test_the_registries_of_aliases_collect_every_problem_and_keep_what_came_first() -> None:
+def test_registries_of_aliases_collect_problems_and_keep_the_first_declaration() -> None:
     tool(first, name="same")
     tool(second, name="same")
     tool(second, name="not a name")
@@ -101,11 +101,11 @@ def test_the_registries_of_aliases_collect_every_problem_and_keep_what_came_firs
     assert kept.handler.fn is first
 
 
-def test_a_refused_function_stays_a_function() -> None:
+def test_a_refused_function_can_be_called() -> None:
     assert tool(name="not a name")(first) is first
 
 
-def test_one_alias_does_not_know_the_names_of_another() -> None:
+def test_names_of_one_alias_do_not_conflict_with_another() -> None:
     tool(first, name="same")
     tool(second, name="same", server="staff")
     assert not [problem for problem in registry.collect_problems() if "test_registry" in problem.source]
@@ -137,7 +137,7 @@ def test_every_change_makes_a_new_version() -> None:
     assert sorted(set(seen)) == seen
 
 
-def test_removing_gives_what_was_there_and_none_for_what_was_not() -> None:
+def test_removing_returns_the_item_or_none() -> None:
     found = Registry()
     added = found.add(lambda: build_tool(first), "first")
     assert found.tools.remove("first") is added
@@ -162,7 +162,7 @@ def test_a_template_is_found_in_the_order_of_the_list() -> None:
     assert found.match("other://a") is None
 
 
-async def test_a_resource_without_variables_wins_over_a_template_that_fits() -> None:
+async def test_a_resource_wins_over_a_matching_template() -> None:
     server = make_server()
     server.resource("test://{x}")(lambda x: f"template {x}")
     server.resource("test://same")(first)
@@ -190,7 +190,7 @@ def test_decorators_leave_the_function_as_it_is(subtests: pytest.Subtests) -> No
 
 
 class Late(Toolset):
-    """Knows what it has only when the project is complete."""
+    """A declaration that is resolved only when the project is complete."""
 
     is_deferred = True
     complete = False
@@ -204,7 +204,7 @@ class Late(Toolset):
         return "late"
 
 
-def test_what_is_late_is_registered_when_the_checks_run_or_a_server_is_made() -> None:
+def test_deferred_declarations_are_registered_by_checks_and_servers() -> None:
     for settle in (registry.collect_problems, lambda: make_server(registry=registry.get_registry("default"))):
         registry.REGISTRIES.clear()
         toolset = register(Late())
@@ -220,12 +220,12 @@ def test_what_is_late_is_registered_when_the_checks_run_or_a_server_is_made() ->
         assert [one.name for one in found.tools] == ["again_late", "late"]
 
 
-def test_what_is_wrong_with_something_late_is_a_problem_then() -> None:
+def test_an_invalid_deferred_declaration_is_a_problem() -> None:
     register(Late())
     assert [problem.text for problem in registry.collect_problems()] == ["the project is not complete"]
 
 
-def test_something_late_that_asks_for_the_server_does_not_wait_for_itself() -> None:
+def test_a_deferred_declaration_may_ask_for_the_server() -> None:
     found = Registry()
     seen: list[bool] = []
 
@@ -238,7 +238,7 @@ def test_something_late_that_asks_for_the_server_does_not_wait_for_itself() -> N
     assert seen == [True]
 
 
-def test_something_late_that_breaks_is_tried_again() -> None:
+def test_a_failed_deferred_declaration_is_tried_again() -> None:
     found, tries = Registry(), [ImportError("the URLconf"), None]
 
     def load() -> None:
@@ -252,7 +252,7 @@ def test_something_late_that_breaks_is_tried_again() -> None:
     assert tries == []
 
 
-def test_something_late_for_a_server_with_mounts_waits_with_what_is_its_own() -> None:
+def test_a_deferred_declaration_of_a_server_with_mounts_is_deferred() -> None:
     own, tries = Registry(), [ImportError("the URLconf"), None]
     joint = registry.CombinedRegistry(own)
 
@@ -268,7 +268,7 @@ def test_something_late_for_a_server_with_mounts_waits_with_what_is_its_own() ->
     assert tries == []
 
 
-def test_settling_a_server_with_mounts_does_not_end_its_making() -> None:
+def test_resolving_a_server_with_mounts_does_not_build_it() -> None:
     joint = registry.CombinedRegistry(Registry(strict=True))
     joint.run_deferred()
     with pytest.raises(DeclarationError, match="taken"):

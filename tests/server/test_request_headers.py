@@ -20,7 +20,7 @@ def serving(fn: Any, **peer: Any) -> PipelineClient:
     return PipelineClient(server, **peer)
 
 
-async def test_a_parameter_is_the_header_and_no_argument() -> None:
+async def test_a_header_parameter_is_not_an_argument() -> None:
     def it(what: str, tenant: Tenant, limit: Annotated[int, Header("X-Limit")] = 5) -> list[Any]:
         return [what, tenant, limit]
 
@@ -31,14 +31,14 @@ async def test_a_parameter_is_the_header_and_no_argument() -> None:
     assert "tenant" in await peer.error("it", what="a", tenant="mine")
 
 
-async def test_the_name_of_the_parameter_is_the_name_of_the_header_unless_there_is_another() -> None:
+async def test_the_header_is_named_by_the_parameter_or_the_option() -> None:
     async def it(x_request_id: Annotated[str, Header()]) -> str:
         return x_request_id
 
     assert await serving(it, headers={"X-Request-Id": "r1"}).text("it") == "r1"
 
 
-async def test_what_is_missing_is_the_default_or_an_error_that_names_it() -> None:
+async def test_a_missing_header_is_the_default_or_an_error() -> None:
     def it(tenant: Tenant, plan: Annotated[str | None, Header("X-Plan")] = None) -> str:
         return f"{tenant} {plan}"
 
@@ -47,7 +47,7 @@ async def test_what_is_missing_is_the_default_or_an_error_that_names_it() -> Non
     assert await serving(it, headers={"X-Tenant": "acme"}).text("it") == "acme None"
 
 
-async def test_the_text_becomes_the_type() -> None:
+async def test_the_header_is_converted_to_the_type() -> None:
     cases: list[tuple[Any, str, Any]] = [
         (Annotated[int, Header("X")], "5", 5),
         (Annotated[int | None, Header("X")], "5", 5),
@@ -69,7 +69,7 @@ async def test_the_text_becomes_the_type() -> None:
     assert violations == []
 
 
-async def test_a_text_that_does_not_fit_is_an_error_that_names_the_header() -> None:
+async def test_an_invalid_header_is_an_error_that_names_it() -> None:
     def it(x: Annotated[int, Header("X-Limit"), Field(ge=3)]) -> int:
         return x
 
@@ -88,7 +88,7 @@ async def test_resources_prompts_and_dependencies_take_headers_too() -> None:
         return tenant
 
     @server.prompt
-    def say(what: str, tenant: Tenant) -> str:
+    def greet(what: str, tenant: Tenant) -> str:
         return what + tenant
 
     @server.tool
@@ -97,14 +97,14 @@ async def test_resources_prompts_and_dependencies_take_headers_too() -> None:
 
     peer = PipelineClient(server, headers={"X-Tenant": "acme"}, version=HANDSHAKE)
     assert (await peer.request("resources/read", {"uri": "test://x"}))["contents"][0]["text"] == "acme"
-    said = await peer.request("prompts/get", {"name": "say", "arguments": {"what": "hi "}})
-    assert said["messages"][0]["content"]["text"] == "hi acme"
+    result = await peer.request("prompts/get", {"name": "greet", "arguments": {"what": "hi "}})
+    assert result["messages"][0]["content"]["text"] == "hi acme"
     assert await peer.text("buy") == "shop of acme"
     with pytest.raises(InternalError, match="X-Tenant"):
         await PipelineClient(server).request("resources/read", {"uri": "test://x"})
 
 
-def test_credentials_and_what_is_no_name_are_refused_at_declaration(subtests: pytest.Subtests) -> None:
+def test_credential_headers_and_invalid_names_are_refused_at_declaration(subtests: pytest.Subtests) -> None:
     cases = ["Authorization", "cookie", "Proxy-Authorization", "X Tenant", "", "X:Y"]
     for name in cases:
         with subtests.test(name=name):

@@ -88,7 +88,7 @@ async def test_a_tool_can_have_a_limit_of_its_own() -> None:
     assert "at most 500 " in await client.error("smaller", length=501)
 
 
-async def test_the_pieces_of_a_result_count_together() -> None:
+async def test_the_parts_of_a_result_count_together() -> None:
     client = PipelineClient(limited_server())
     assert len(await client.text("pieces", count=3)) == 300
     assert "at most 1000" in await client.error("pieces", count=20)

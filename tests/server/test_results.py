@@ -1,4 +1,4 @@
-"""What handlers return, as the protocol writes it."""
+"""Return values of handlers, in the form of the protocol."""
 
 import base64
 import itertools
@@ -70,7 +70,7 @@ def text(value: str) -> dict[str, Any]:
 IMAGE = {"type": "image", "data": B64, "mimeType": "image/png"}
 
 
-def test_every_value_of_a_tool_has_a_form(subtests: pytest.Subtests) -> None:
+def test_every_value_of_a_tool_is_converted(subtests: pytest.Subtests) -> None:
     cases = [
         (None, []),
         ("hello", [text("hello")]),
@@ -111,14 +111,14 @@ def test_bytes_of_a_tool_are_an_embedded_resource(subtests: pytest.Subtests) -> 
             assert block["resource"]["blob"] == B64
 
 
-def test_a_promised_object_is_structured_and_repeated_as_text() -> None:
+def test_an_object_with_a_schema_is_structured_and_repeated_as_text() -> None:
     def point() -> Point: ...
 
     result = build_tool_result(build_tool(point), Point(1, 2))
     assert result == {"content": [text('{"x":1,"y":2}')], "structuredContent": {"x": 1, "y": 2}, "isError": False}
 
 
-def test_a_promised_value_is_wrapped_but_not_in_its_text() -> None:
+def test_a_value_with_a_schema_is_wrapped_but_not_in_its_text() -> None:
     def numbers() -> list[int]: ...
     def word() -> str: ...
 
@@ -127,7 +127,7 @@ def test_a_promised_value_is_wrapped_but_not_in_its_text() -> None:
     assert build_tool_result(build_tool(word), "hi")["content"] == [text("hi")]
 
 
-def test_a_tool_result_says_everything_itself() -> None:
+def test_a_tool_result_is_sent_unchanged() -> None:
     full = ToolResult(["a", TextContent("b")], {"n": Point(1, 2)}, True, {"example.com/a": 1})
     assert build_tool_result(build_tool(untyped), full) == {
         "content": [text("a"), text("b")],
@@ -150,14 +150,14 @@ def test_structured_content_without_text_is_repeated_as_text() -> None:
     assert failed == {"content": [text("no")], "isError": True}
 
 
-def test_a_tool_result_with_text_only_breaks_the_promise_of_a_structure() -> None:
+def test_a_tool_result_without_the_structured_content_of_its_schema_is_a_bug() -> None:
     def point() -> Point: ...
 
     with pytest.raises(OutputError):
         build_tool_result(build_tool(point), ToolResult("text"))
 
 
-def test_every_value_of_a_resource_has_a_form(subtests: pytest.Subtests) -> None:
+def test_every_value_of_a_resource_is_converted(subtests: pytest.Subtests) -> None:
     cases = [
         ("a", [{"uri": URI, "mimeType": "text/plain", "text": "a"}]),
         (PNG, [{"uri": URI, "mimeType": "application/octet-stream", "blob": B64}]),
@@ -194,7 +194,7 @@ def test_contents_have_the_mime_type_that_was_declared(subtests: pytest.Subtests
             assert contents["mimeType"] == "text/x-own"
 
 
-def test_a_resource_result_may_carry_meta() -> None:
+def test_a_resource_result_may_have_meta() -> None:
     result = build_read_result(URI, None, ResourceResult([TextResourceContents("a")], meta={"example.com/a": 1}))
     assert result["_meta"] == {"example.com/a": 1}
 
@@ -203,7 +203,7 @@ def user(value: str) -> dict[str, Any]:
     return {"role": "user", "content": text(value)}
 
 
-def test_every_value_of_a_prompt_has_a_form(subtests: pytest.Subtests) -> None:
+def test_every_value_of_a_prompt_is_converted(subtests: pytest.Subtests) -> None:
     cases = [
         ("hi", [user("hi")]),
         (["hi", "ho"], [user("hi"), user("ho")]),
@@ -220,7 +220,7 @@ def test_every_value_of_a_prompt_has_a_form(subtests: pytest.Subtests) -> None:
             assert build_prompt_result(built, value) == {"messages": messages, "description": "D"}
 
 
-def test_a_prompt_result_may_say_more() -> None:
+def test_a_prompt_result_may_have_a_description_and_meta() -> None:
     built = build_prompt(untyped, "p", description="D")
     result = build_prompt_result(built, PromptResult("hi", description="other", meta={"example.com/a": 1}))
     assert result == {"messages": [user("hi")], "description": "other", "_meta": {"example.com/a": 1}}
@@ -257,7 +257,7 @@ def test_a_completer_that_returns_no_list_is_a_bug(subtests: pytest.Subtests) ->
             build_completion_result(value)
 
 
-async def test_a_completer_that_returns_no_list_says_nothing_about_itself() -> None:
+async def test_a_completer_that_returns_no_list_is_reported_without_details() -> None:
     server = make_server()
     server.prompt(lambda x: x, name="p")
     server.completion("p", "x")(lambda value: "text")
@@ -274,7 +274,7 @@ async def test_an_argument_without_completion_has_no_values() -> None:
     assert (await PipelineClient(server).request("completion/complete", asked))["completion"] == {"values": []}
 
 
-def test_not_a_number_is_refused_where_a_schema_describes_it_and_null_elsewhere() -> None:
+def test_not_a_number_is_refused_by_a_schema_and_null_without_one() -> None:
     def measure_any() -> Any: ...
     def measure_all() -> dict[str, Any]: ...
     def measure() -> float: ...

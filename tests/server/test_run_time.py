@@ -1,4 +1,4 @@
-"""What changes while a server runs: what is registered on it, and what it declares."""
+"""Changes while a server runs: its registered primitives, and its declared capabilities."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def small() -> Server:
 
 
 @both
-async def test_what_is_removed_is_not_there_any_more(revision: str) -> None:
+async def test_removed_primitives_are_unknown(revision: str) -> None:
     server = small()
     client = TestClient(server, revision=revision)
     assert (await client.call_tool("soup"))["isError"] is False
@@ -61,7 +61,7 @@ async def test_what_is_removed_is_not_there_any_more(revision: str) -> None:
         await client.call_tool("soup")
 
 
-async def test_a_name_is_free_again_once_its_tool_is_removed() -> None:
+async def test_the_name_of_a_removed_tool_is_free() -> None:
     server = small()
 
     async def bread() -> str:
@@ -72,13 +72,13 @@ async def test_a_name_is_free_again_once_its_tool_is_removed() -> None:
     assert (await TestClient(server).call_tool("soup"))["content"][0]["text"] == "bread"
 
 
-def test_there_is_no_other_kind() -> None:
+def test_an_unknown_kind_cannot_be_removed() -> None:
     with pytest.raises(ValueError, match="Unknown kind 'completion'"):
         small().remove("completion", "order")  # type: ignore[arg-type]
 
 
 @both
-async def test_a_capability_that_is_taken_away_is_neither_declared_nor_served(revision: str) -> None:
+async def test_a_removed_capability_is_neither_declared_nor_served(revision: str) -> None:
     server = small().set_options(capabilities={"logging": None, "prompts": None, "experimental": {"acme": {}}})
     client = TestClient(server, revision=revision, log_level="debug")
     declared = (await client.initialize())["capabilities"]
@@ -89,7 +89,7 @@ async def test_a_capability_that_is_taken_away_is_neither_declared_nor_served(re
         await client.list_prompts()
 
 
-async def test_no_level_is_set_where_logging_is_taken_away() -> None:
+async def test_without_logging_no_level_can_be_set() -> None:
     client = TestClient(small(), revision=HANDSHAKE)
     assert await client.request("logging/setLevel", {"level": "error"}) == {}
     silent = TestClient(small().set_options(capabilities={"logging": None}), revision=HANDSHAKE)

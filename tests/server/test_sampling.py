@@ -1,4 +1,4 @@
-"""Samples of the client's model: tools, values, and what a replayed handler does not do again."""
+"""Sampling of the client's model: tools, values, and steps that a replayed handler does not repeat."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Line = str | list[dict[str, Any]] | dict[str, Any]
 
 
 def use(name: str, id: str = "u1", **arguments: Any) -> dict[str, Any]:
-    """A model's wish to use a tool."""
+    """A tool use of the model."""
     return {"type": "tool_use", "id": id, "name": name, "input": arguments}
 
 
@@ -76,7 +76,7 @@ def subtract(a: int, b: int) -> int:
     return a - b
 
 
-def told(result: dict[str, Any]) -> tuple[str, bool]:
+def parse_result(result: dict[str, Any]) -> tuple[str, bool]:
     (block,) = result["content"]
     return block["text"], result.get("isError", False)
 
@@ -171,7 +171,7 @@ async def test_a_tool_of_the_loop_may_take_a_durable_step(version: str) -> None:
 
     model = Model([use("pay", "a", amount=1), use("pay", "b", amount=2)], "thanks")
     assert await sampling(handler, model, version).text("ask") == "thanks"
-    assert [told(result)[0] for result in model.results] == ["paid 1", "paid 2"]
+    assert [parse_result(result)[0] for result in model.results] == ["paid 1", "paid 2"]
     assert done == [1, 2]
 
 
@@ -187,11 +187,11 @@ async def test_a_tool_that_swallows_its_question_has_no_result_until_it_is_answe
 
     model = Model([use("swallow")], "done")
     await sampling(handler, model).text("ask")
-    assert told(model.results[0]) == ("answered True", False)
+    assert parse_result(model.results[0]) == ("answered True", False)
 
 
 @pytest.mark.parametrize("version", ERAS)
-async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(version: str) -> None:
+async def test_failures_of_a_tool_are_sent_to_the_model(version: str) -> None:
     async def fail(how: str) -> None:
         raise ToolError("No luck") if how == "politely" else RuntimeError("secret")
 
@@ -206,13 +206,13 @@ async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(version: str) -> N
     ]:
         model = Model([use(name, **arguments)], "sorry")
         assert await sampling(handler, model, version).text("ask") == "sorry"
-        text, failed = told(model.results[0])
+        text, failed = parse_result(model.results[0])
         assert failed, arguments
         assert text.startswith(reason)
         assert "secret" not in text
 
 
-async def test_a_tool_that_takes_too_long_fails_alone(clock: Clock) -> None:
+async def test_a_tool_over_its_timeout_fails_alone(clock: Clock) -> None:
     server = make_server()
 
     @server.tool(timeout=2)
@@ -232,11 +232,11 @@ async def test_a_tool_that_takes_too_long_fails_alone(clock: Clock) -> None:
     asking = asyncio.ensure_future(peer.text("ask"))
     await clock.advance(2)
     assert await asking == "too slow"
-    assert "took longer than 2 seconds" in told(model.results[0])[0]
-    assert peer.said[-1]["params"]["data"] == "still speaking"
+    assert "took longer than 2 seconds" in parse_result(model.results[0])[0]
+    assert peer.received[-1]["params"]["data"] == "still speaking"
 
 
-async def test_what_happens_in_a_tool_of_the_loop_is_no_affair_of_the_call_around_it() -> None:
+async def test_failures_in_a_tool_of_the_loop_do_not_affect_the_call() -> None:
     fates: list[Any] = []
 
     async def fail(ctx: Context) -> None:
@@ -253,8 +253,10 @@ async def test_what_happens_in_a_tool_of_the_loop_is_no_affair_of_the_call_aroun
 
     peer = sampling(handler, Model([use("fail")], "done"), HANDSHAKE)
     await peer.request("tools/call", {"name": "ask", "_meta": {"progressToken": "p"}})
-    told = [message["params"]["progress"] for message in peer.said if message["method"] == "notifications/progress"]
-    assert (fates, told) == ([(None, None, False)], [1])
+    parse_result = [
+        message["params"]["progress"] for message in peer.received if message["method"] == "notifications/progress"
+    ]
+    assert (fates, parse_result) == ([(None, None, False)], [1])
 
 
 # Permissions
@@ -286,18 +288,18 @@ async def test_a_tool_that_the_caller_may_not_use_is_unknown_to_its_model(versio
     model = Model([use("refund")], "no")
     await PipelineClient(server, make_principal(), version=version, answer=model, capabilities=CAPABLE).text("ask")
     assert [tool["name"] for tool in model.asked[0]["tools"]] == ["look"]
-    assert told(model.results[0]) == ("Unknown tool: refund", True)
+    assert parse_result(model.results[0]) == ("Unknown tool: refund", True)
 
 
 @pytest.mark.parametrize("version", ERAS)
-async def test_a_tool_that_the_caller_may_use_is_its_model_s_to_use(version: str) -> None:
+async def test_a_tool_that_the_caller_may_use_is_available_to_its_model(version: str) -> None:
     server, _ = guarded()
     model = Model([use("refund", "a"), use("look", "b")], "done")
     await PipelineClient(
         server, make_principal("shop.refund"), version=version, answer=model, capabilities=CAPABLE
     ).text("ask")
     assert [tool["name"] for tool in model.asked[0]["tools"]] == ["refund", "look"]
-    assert [told(result) for result in model.results] == [("refunded", False), ("seen", False)]
+    assert [parse_result(result) for result in model.results] == [("refunded", False), ("seen", False)]
 
 
 async def test_the_function_of_a_registered_tool_keeps_its_permission() -> None:
@@ -312,7 +314,7 @@ async def test_the_function_of_a_registered_tool_keeps_its_permission() -> None:
     assert "tools" not in model.asked[0]
 
 
-async def test_guards_and_interceptors_stand_around_a_tool_that_the_model_uses() -> None:
+async def test_hooks_apply_to_a_tool_that_the_model_uses() -> None:
     server, seen = make_server(), []
 
     async def around(ctx: Context, proceed: Any) -> Any:
@@ -331,7 +333,7 @@ async def test_guards_and_interceptors_stand_around_a_tool_that_the_model_uses()
     assert seen == ["guard", "work"]
 
 
-async def test_a_toolset_s_method_is_the_tool_that_it_is_registered_as() -> None:
+async def test_a_method_of_a_toolset_is_found_as_its_registered_tool() -> None:
     class Desk(Toolset):
         prefix = "desk_"
         permission = "shop.desk"
@@ -355,7 +357,7 @@ async def test_a_toolset_s_method_is_the_tool_that_it_is_registered_as() -> None
 
 
 async def test_provided_tools_can_be_named() -> None:
-    class Shelf(Provider):
+    class Catalogue(Provider):
         offers = frozenset({"tools"})
 
         async def tools(self, ctx: Context) -> list[Any]:
@@ -365,11 +367,11 @@ async def test_provided_tools_can_be_named() -> None:
         return (await ctx.sample("Go", tools=["sum"])).text
 
     model = Model([use("sum", a=1, b=1)], "two")
-    assert await sampling(handler, model, providers=[Shelf()]).text("ask") == "two"
-    assert told(model.results[0]) == ("2", False)
+    assert await sampling(handler, model, providers=[Catalogue()]).text("ask") == "two"
+    assert parse_result(model.results[0]) == ("2", False)
 
 
-async def test_a_function_of_a_module_is_compiled_once_and_one_of_a_handler_is_not_kept(
+async def test_only_functions_of_modules_are_compiled_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compiled: list[str] = []
@@ -405,7 +407,7 @@ async def test_after_the_last_iteration_the_model_must_answer_without_tools(vers
 
 
 @pytest.mark.parametrize("version", ERAS)
-async def test_a_model_that_never_stops_using_tools_is_given_up(version: str) -> None:
+async def test_a_model_that_never_stops_using_tools_is_an_error(version: str) -> None:
     async def handler(ctx: Context) -> str:
         return (await ctx.sample("Go", tools=[add], max_iterations=1)).text
 
@@ -415,7 +417,7 @@ async def test_a_model_that_never_stops_using_tools_is_given_up(version: str) ->
     )
 
 
-async def test_what_cannot_or_must_not_be_run_is_handed_back() -> None:
+async def test_tool_uses_that_cannot_run_are_returned() -> None:
     given: dict[str, Any] = {}
     uses: list[ToolUseContent] = []
 
@@ -434,14 +436,14 @@ async def test_what_cannot_or_must_not_be_run_is_handed_back() -> None:
         model = Model([use(name)], "It is sunny")
         assert await sampling(handler, model).text("ask") == "It is sunny"
         assert uses == [ToolUseContent("u1", name, {})]
-        assert told(model.results[0]) == ("sunny", False)
+        assert parse_result(model.results[0]) == ("sunny", False)
 
 
 # Values
 
 
 @dataclass
-class Stay:
+class Booking:
     nights: int
     city: str = "Oslo"
 
@@ -459,9 +461,9 @@ async def test_an_answer_is_read_as_a_value(version: str) -> None:
         found.append((await ctx.sample("What?", result_type=type_)).result)
 
     for type_, text, value in [
-        (Stay, '{"nights": 2}', Stay(2)),
-        (Stay, 'Here you are:\n```json\n{"nights": 2, "city": "Rome"}\n```\nAnything else?', Stay(2, "Rome")),
-        (Stay, '```\n{"nights": 2}\n```', Stay(2)),
+        (Booking, '{"nights": 2}', Booking(2)),
+        (Booking, 'Here you are:\n```json\n{"nights": 2, "city": "Rome"}\n```\nAnything else?', Booking(2, "Rome")),
+        (Booking, '```\n{"nights": 2}\n```', Booking(2)),
         (Point, '{"x": 1.5}', {"x": 1.5}),
         (list[int], "[1, 2]", [1, 2]),
         (int, " 7 ", 7),
@@ -476,9 +478,9 @@ async def test_an_answer_is_read_as_a_value(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ERAS)
-async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason(version: str) -> None:
+async def test_an_invalid_answer_is_requested_again_with_the_reason(version: str) -> None:
     async def handler(ctx: Context) -> int:
-        return int((await ctx.sample("How long?", result_type=Stay)).result.nights)
+        return int((await ctx.sample("How long?", result_type=Booking)).result.nights)
 
     model = Model("two", '{"nights": "two"}', '{"nights": 2}')
     assert await sampling(handler, model, version).text("ask") == "2"
@@ -490,18 +492,18 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason(ve
 
 
 @pytest.mark.parametrize("version", ERAS)
-async def test_a_model_that_never_fits_is_given_up(version: str) -> None:
+async def test_a_model_without_a_valid_answer_is_an_error(version: str) -> None:
     async def handler(ctx: Context) -> None:
-        await ctx.sample("How long?", result_type=Stay)
+        await ctx.sample("How long?", result_type=Booking)
 
     model = Model("?", "?", "?")
     text = await sampling(handler, model, version).error("ask")
     assert text == "The model gave no valid answer in 3 attempts: the answer is not JSON"
 
 
-async def test_an_answer_that_was_cut_off_is_told_so() -> None:
+async def test_a_truncated_answer_is_requested_again_with_the_reason() -> None:
     async def handler(ctx: Context) -> int:
-        return int((await ctx.sample("How long?", result_type=Stay)).result.nights)
+        return int((await ctx.sample("How long?", result_type=Booking)).result.nights)
 
     cut = {"role": "assistant", "content": {"type": "text", "text": '{"nig'}, "model": "m", "stopReason": "maxTokens"}
     model = Model(cut, '{"nights": 2}')
@@ -509,14 +511,14 @@ async def test_an_answer_that_was_cut_off_is_told_so() -> None:
     assert "cut off" in model.asked[-1]["messages"][-1]["content"]["text"]
 
 
-async def test_a_value_may_take_tools_to_find() -> None:
+async def test_a_value_may_be_found_with_tools() -> None:
     async def handler(ctx: Context) -> int:
-        return int((await ctx.sample("How long?", result_type=Stay, tools=[add])).result.nights)
+        return int((await ctx.sample("How long?", result_type=Booking, tools=[add])).result.nights)
 
     assert await sampling(handler, Model([use("add", a=1, b=1)], '{"nights": 2}')).text("ask") == "2"
 
 
-# What is sent, and what comes back
+# Requests and responses
 
 
 async def reasons(version: str, samples: list[tuple[Any, dict[str, Any]]]) -> list[str]:
@@ -532,12 +534,12 @@ async def reasons(version: str, samples: list[tuple[Any, dict[str, Any]]]) -> li
 
     peer = sampling(handler, Model(), version)
     await peer.call("ask")
-    assert peer.said == []
+    assert peer.received == []
     assert len(found) == len(samples)
     return found
 
 
-async def test_a_conversation_that_does_not_come_out_even_is_never_sent() -> None:
+async def test_a_conversation_with_unmatched_tool_uses_is_never_sent() -> None:
     cases: list[tuple[Any, str]] = [
         ([], "a conversation needs a message"),
         ([SamplingMessage("assistant", ToolUseContent("a", "t", {}))], "'a' must be answered"),
@@ -575,7 +577,7 @@ async def test_a_conversation_that_does_not_come_out_even_is_never_sent() -> Non
     assert [reason for (_, reason), text in zip(cases, found, strict=True) if reason not in text] == []
 
 
-async def test_what_no_client_could_read_is_a_mistake_of_the_handler() -> None:
+async def test_invalid_sampling_arguments_are_errors_of_the_handler() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"max_tokens": 0}, "positive integer"),
         ({"include_context": "all"}, "one of none, thisServer, allServers"),
@@ -619,7 +621,7 @@ async def test_options_reach_the_client() -> None:
     }
 
 
-async def test_context_is_not_asked_of_clients_that_do_not_have_it() -> None:
+async def test_context_is_not_requested_from_clients_without_it() -> None:
     async def handler(ctx: Context) -> None:
         await ctx.sample("Go", include_context="thisServer")
 
@@ -628,7 +630,7 @@ async def test_context_is_not_asked_of_clients_that_do_not_have_it() -> None:
     assert "includeContext" not in model.asked[0]
 
 
-async def test_tools_need_a_client_that_has_them() -> None:
+async def test_tools_need_the_client_capability() -> None:
     async def handler(ctx: Context) -> None:
         await ctx.sample("Go", tools=[add])
 
@@ -640,7 +642,7 @@ async def test_tools_need_a_client_that_has_them() -> None:
 
 
 @pytest.mark.parametrize("version", ERAS)
-async def test_an_answer_that_no_sample_can_have_is_asked_for_again(version: str) -> None:
+async def test_a_malformed_answer_is_requested_again(version: str) -> None:
     async def handler(ctx: Context) -> str:
         return (await ctx.sample("Go")).text
 
@@ -656,7 +658,7 @@ async def test_an_answer_that_no_sample_can_have_is_asked_for_again(version: str
         assert model.asked[0] == model.asked[1], bad
 
 
-async def test_two_uses_of_one_id_are_refused() -> None:
+async def test_tool_uses_with_the_same_id_are_refused() -> None:
     async def handler(ctx: Context) -> str:
         return (await ctx.sample("Go", tools=[add])).text
 

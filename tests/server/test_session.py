@@ -1,4 +1,4 @@
-"""A session's questions and its calls in flight."""
+"""The requests of a session to its client, and its calls."""
 
 import asyncio
 import threading
@@ -21,50 +21,50 @@ def make(**given: Any) -> ServerSession:
     )
 
 
-async def said(outbox: Outbox) -> list[dict[str, Any]]:
+async def read_sent(outbox: Outbox) -> list[dict[str, Any]]:
     return [jsonrpc.loads(message) for message in await outbox.read(TIMEOUT_SECONDS) or ()]
 
 
-async def test_a_question_is_a_request_and_its_answer_comes_back() -> None:
+async def test_a_question_is_a_request_and_its_response_is_returned() -> None:
     session, outbox = make(), Outbox()
     asking = asyncio.ensure_future(session.send_request(outbox, "q", "roots/list", None, timeout=TIMEOUT_SECONDS))
-    (question,) = await said(outbox)
+    (question,) = await read_sent(outbox)
     assert question["method"] == "roots/list"
     response = jsonrpc.Response(question["id"], {"roots": []}, None)
     assert session.receive_response(response)
     assert await asking is response
 
 
-async def test_each_answer_goes_to_its_own_question() -> None:
+async def test_each_response_goes_to_its_own_request() -> None:
     session, outbox = make(), Outbox()
     asking = [
         asyncio.ensure_future(session.send_request(outbox, id, "ping", None, timeout=TIMEOUT_SECONDS))
         for id in ("a", "b", "c")
     ]
     await asyncio.sleep(0)
-    questions = await said(outbox)
+    questions = await read_sent(outbox)
     for question in reversed(questions):
         session.receive_response(jsonrpc.Response(question["id"], {"to": question["id"]}, None))
     answers = await asyncio.gather(*asking)
     assert [answer.result["to"] for answer in answers] == [question["id"] for question in questions]
 
 
-async def test_the_first_answer_counts_and_one_that_nobody_waits_for_is_told_so() -> None:
+async def test_only_the_first_response_counts_and_an_unexpected_one_is_rejected() -> None:
     session, outbox = make(), Outbox()
     assert not session.receive_response(jsonrpc.Response("s1", {}, None))
     asking = asyncio.ensure_future(session.send_request(outbox, "q", "ping", None, timeout=TIMEOUT_SECONDS))
-    (question,) = await said(outbox)
+    (question,) = await read_sent(outbox)
     assert session.receive_response(jsonrpc.Response(question["id"], {"first": 1}, None))
     session.receive_response(jsonrpc.Response(question["id"], {"second": 2}, None))
     assert (await asking).result == {"first": 1}
     assert not session.receive_response(jsonrpc.Response(question["id"], {}, None))
 
 
-async def test_an_answer_may_come_from_the_loop_of_another_thread() -> None:
+async def test_a_response_may_come_from_the_loop_of_another_thread() -> None:
     """A loop that sleeps would not notice a future that is settled behind its back."""
     session, outbox = make(), Outbox()
     asking = asyncio.ensure_future(session.send_request(outbox, "q", "ping", None, timeout=TIMEOUT_SECONDS))
-    (question,) = await said(outbox)
+    (question,) = await read_sent(outbox)
     response = jsonrpc.Response(question["id"], {}, None)
 
     async def elsewhere() -> bool:
@@ -76,7 +76,7 @@ async def test_an_answer_may_come_from_the_loop_of_another_thread() -> None:
     answering.join()
 
 
-async def test_an_answer_may_come_while_the_question_is_still_being_put() -> None:
+async def test_a_response_may_come_while_the_question_is_being_sent() -> None:
     session = make()
 
     class Quick(Outbox):
@@ -86,7 +86,7 @@ async def test_an_answer_may_come_while_the_question_is_still_being_put() -> Non
     assert (await session.send_request(Quick(), "q", "ping", None, timeout=TIMEOUT_SECONDS)).result == {"quick": True}
 
 
-async def test_a_question_that_runs_out_of_time_is_taken_back(clock: Clock) -> None:
+async def test_a_question_over_its_timeout_is_cancelled(clock: Clock) -> None:
     session, outbox = make(), Outbox()
     asking = asyncio.ensure_future(session.send_request(outbox, "q", "ping", None, timeout=3))
     await clock.advance(2.999)
@@ -94,19 +94,19 @@ async def test_a_question_that_runs_out_of_time_is_taken_back(clock: Clock) -> N
     await clock.advance(0.001)
     with pytest.raises(TimeoutError):
         await asking
-    question, cancelled = await said(outbox)
+    question, cancelled = await read_sent(outbox)
     assert cancelled["method"] == "notifications/cancelled"
     assert cancelled["params"] == {"requestId": question["id"]}
     assert not session.receive_response(jsonrpc.Response(question["id"], {}, None))
 
 
-async def test_a_question_whose_call_is_cancelled_is_taken_back() -> None:
+async def test_a_question_of_a_cancelled_call_is_cancelled() -> None:
     session, outbox = make(), Outbox()
     asking = asyncio.ensure_future(session.send_request(outbox, "q", "ping", None, timeout=TIMEOUT_SECONDS))
-    (question,) = await said(outbox)
+    (question,) = await read_sent(outbox)
     asking.cancel()
     await asyncio.wait([asking])
-    (cancelled,) = await said(outbox)
+    (cancelled,) = await read_sent(outbox)
     assert cancelled["params"] == {"requestId": question["id"]}
 
 
@@ -117,7 +117,7 @@ def test_a_session_with_a_call_or_a_stream_is_busy() -> None:
     assert session.is_busy
 
 
-async def test_what_is_in_flight_is_cancelled_with_the_session() -> None:
+async def test_calls_are_cancelled_with_the_session() -> None:
     session, given_up = make(), []
 
     class Flight:
@@ -138,6 +138,6 @@ async def test_what_is_in_flight_is_cancelled_with_the_session() -> None:
     assert given_up == [1, 2]
 
 
-def test_it_is_shown_without_its_key() -> None:
+def test_the_repr_of_a_session_has_no_key() -> None:
     assert repr(make()) == f"<Session of x, {LATEST_HANDSHAKE.version}>"
     assert "k" not in repr(make()).split()

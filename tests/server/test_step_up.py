@@ -39,19 +39,19 @@ def bearer(server: Server, *scopes: str) -> PipelineClient:
     return PipelineClient(server, make_principal(scopes=scopes))
 
 
-async def test_arguments_take_scopes_besides_those_of_the_tool(server: Server) -> None:
+async def test_arguments_may_need_scopes_in_addition_to_those_of_the_tool(server: Server) -> None:
     assert await bearer(server, "pay").text("pay", amount=5) == "paid 5 to you"
     assert await bearer(server, "pay", "pay:much").text("pay", amount=500) == "paid 500 to you"
 
 
-async def test_a_refusal_names_all_scopes_so_that_one_step_up_brings_them(server: Server) -> None:
+async def test_a_refusal_names_all_missing_scopes_for_one_step_up(server: Server) -> None:
     for scopes in [(), ("pay",), ("pay:much",)]:
         with pytest.raises(InsufficientScope) as refused:
             await bearer(server, *scopes).call("pay", amount=500)
         assert refused.value.scopes == ("pay", "pay:much"), scopes
 
 
-async def test_arguments_that_do_not_fit_are_refused_for_that_and_not_asked_about(server: Server) -> None:
+async def test_invalid_arguments_are_refused_before_the_scope_function_runs(server: Server) -> None:
     assert "amount" in await bearer(server, "pay").error("pay", amount="much")
     assert SEEN == []
 
@@ -60,12 +60,12 @@ async def test_the_local_principal_needs_no_scopes(server: Server) -> None:
     assert await PipelineClient(server).text("pay", amount=500) == "paid 500 to you"
 
 
-async def test_what_the_function_does_to_its_arguments_the_tool_does_not_see(server: Server) -> None:
+async def test_changes_of_arguments_by_the_scope_function_do_not_reach_the_tool(server: Server) -> None:
     assert await bearer(server, "pay").text("pay", amount=5, to="me") == "paid 5 to me"
     assert SEEN == [{"amount": 5, "to": "me"}]
 
 
-async def test_who_may_not_see_the_tool_is_not_asked_about() -> None:
+async def test_the_scope_function_does_not_run_for_a_hidden_tool() -> None:
     SEEN.clear()
     server = make_server()
     server.tool(lambda amount: "x", name="pay", permission="x.y", scopes_for=by_amount)
@@ -74,7 +74,7 @@ async def test_who_may_not_see_the_tool_is_not_asked_about() -> None:
     assert SEEN == []
 
 
-async def test_a_function_that_fails_permits_nothing_and_its_text_stays_in_the_log(caplog: Any) -> None:
+async def test_a_failing_scope_function_permits_nothing_and_is_logged(caplog: Any) -> None:
     for found in [KeyError("a bug"), "pay", [None], 5]:
 
         def fails(arguments: dict[str, Any], found: Any = found) -> Any:
@@ -89,13 +89,13 @@ async def test_a_function_that_fails_permits_nothing_and_its_text_stays_in_the_l
         assert "bug" not in str(refused.value), found
 
 
-def test_what_is_no_function_and_no_rate_is_refused_where_it_is_declared(subtests: pytest.Subtests) -> None:
+def test_an_invalid_scope_function_or_rate_is_refused_at_declaration(subtests: pytest.Subtests) -> None:
     for option, value in [("scopes_for", ["a"]), ("rate", "often"), ("rate", 5)]:
         with subtests.test(option=option, value=value), pytest.raises(DeclarationError, match=option):
             make_server().tool(lambda: "x", name="x", **{option: value})
 
 
-async def test_a_tool_may_be_called_as_often_as_it_says() -> None:
+async def test_a_tool_may_be_called_up_to_its_rate() -> None:
     server = make_server()
     server.tool(lambda: "done", name="slow", rate="2/h")
     client = bearer(server)

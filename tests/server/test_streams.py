@@ -1,4 +1,4 @@
-"""The outbox: bounded, in order, with an end that nobody waits for in vain."""
+"""The outbox: bounded, in order, with an end that wakes readers and writers."""
 
 import asyncio
 from typing import Any
@@ -10,27 +10,27 @@ from mcp_django.server.calls.message_queue import Outbox
 from tests.support.clock import Clock
 from tests.support.waiting import turns
 
-PATIENCE_SECONDS = 60.0
+READ_TIMEOUT_SECONDS = 60.0
 """How long a read waits for a message; the clock of these tests does not get there."""
 
 
-async def test_messages_are_read_in_order_and_together() -> None:
+async def test_waiting_messages_are_read_together_in_order() -> None:
     outbox = Outbox()
     for message in (b"a", b"b"):
         await outbox.put(message)
-    assert await outbox.read(PATIENCE_SECONDS) == [b"a", b"b"]
+    assert await outbox.read(READ_TIMEOUT_SECONDS) == [b"a", b"b"]
 
 
 async def test_a_reader_waits_for_the_first_message() -> None:
     outbox = Outbox()
-    reader = asyncio.ensure_future(outbox.read(PATIENCE_SECONDS))
+    reader = asyncio.ensure_future(outbox.read(READ_TIMEOUT_SECONDS))
     await turns(10)
     assert not reader.done()
     await outbox.put(b"a")
     assert await reader == [b"a"]
 
 
-async def test_silence_is_an_empty_list_after_the_patience(clock: Clock) -> None:
+async def test_a_read_over_its_timeout_is_an_empty_list(clock: Clock) -> None:
     reader = asyncio.ensure_future(Outbox().read(3))
     await clock.advance(2.999)
     assert not reader.done()
@@ -38,37 +38,37 @@ async def test_silence_is_an_empty_list_after_the_patience(clock: Clock) -> None
     assert await reader == []
 
 
-async def test_a_writer_waits_while_the_reader_is_behind() -> None:
+async def test_a_writer_waits_while_the_queue_is_full() -> None:
     outbox = Outbox(max_messages=2)
     await outbox.put(b"a")
     await outbox.put(b"b")
     writers = [asyncio.ensure_future(outbox.put(message)) for message in (b"c", b"d", b"e")]
     await turns(10)
     assert not any(writer.done() for writer in writers)
-    assert await outbox.read(PATIENCE_SECONDS) == [b"a", b"b"]
+    assert await outbox.read(READ_TIMEOUT_SECONDS) == [b"a", b"b"]
     await turns(10)
     assert [writer.done() for writer in writers].count(True) == 2
-    assert len(await outbox.read(PATIENCE_SECONDS) or ()) == 2
+    assert len(await outbox.read(READ_TIMEOUT_SECONDS) or ()) == 2
     await asyncio.gather(*writers)
-    assert len(await outbox.read(PATIENCE_SECONDS) or ()) == 1
+    assert len(await outbox.read(READ_TIMEOUT_SECONDS) or ()) == 1
 
 
-async def test_a_writer_that_gives_up_leaves_its_place_to_the_next() -> None:
+async def test_a_cancelled_writer_leaves_its_place_to_the_next() -> None:
     outbox = Outbox(max_messages=1)
     await outbox.put(b"a")
     first, second = (asyncio.ensure_future(outbox.put(message)) for message in (b"b", b"c"))
     await turns(10)
     first.cancel()
-    assert await outbox.read(PATIENCE_SECONDS) == [b"a"]
+    assert await outbox.read(READ_TIMEOUT_SECONDS) == [b"a"]
     await second
-    assert await outbox.read(PATIENCE_SECONDS) == [b"c"]
+    assert await outbox.read(READ_TIMEOUT_SECONDS) == [b"c"]
 
 
-async def test_without_waiting_a_message_goes_beyond_the_bound() -> None:
+async def test_a_message_without_waiting_may_exceed_the_limit() -> None:
     outbox = Outbox(max_messages=1)
     for message in (b"a", b"b"):
         outbox.put_nowait(message)
-    assert await outbox.read(PATIENCE_SECONDS) == [b"a", b"b"]
+    assert await outbox.read(READ_TIMEOUT_SECONDS) == [b"a", b"b"]
 
 
 async def test_the_last_message_is_read_before_the_end() -> None:
@@ -76,21 +76,21 @@ async def test_the_last_message_is_read_before_the_end() -> None:
     await outbox.put(b"a")
     outbox.finish(b"last")
     assert outbox.is_finished()
-    assert await outbox.read(PATIENCE_SECONDS) == [b"a", b"last"]
-    assert await outbox.read(PATIENCE_SECONDS) is None
-    assert await outbox.read(PATIENCE_SECONDS) is None
+    assert await outbox.read(READ_TIMEOUT_SECONDS) == [b"a", b"last"]
+    assert await outbox.read(READ_TIMEOUT_SECONDS) is None
+    assert await outbox.read(READ_TIMEOUT_SECONDS) is None
 
 
-async def test_a_waiting_reader_learns_of_the_end() -> None:
+async def test_the_end_wakes_a_waiting_reader() -> None:
     outbox = Outbox()
-    reader = asyncio.ensure_future(outbox.read(PATIENCE_SECONDS))
+    reader = asyncio.ensure_future(outbox.read(READ_TIMEOUT_SECONDS))
     await turns(10)
     outbox.finish()
     assert await reader is None
 
 
 @pytest.mark.parametrize("end", ["finish", "abort"])
-async def test_the_end_frees_every_writer_and_drops_what_it_says(end: str) -> None:
+async def test_the_end_frees_every_writer_and_drops_its_message(end: str) -> None:
     outbox = Outbox(max_messages=1)
     await outbox.put(b"a")
     writers = [asyncio.ensure_future(outbox.put(b"late")) for _ in range(3)]
@@ -98,16 +98,16 @@ async def test_the_end_frees_every_writer_and_drops_what_it_says(end: str) -> No
     getattr(outbox, end)()
     await asyncio.gather(*writers)
     await outbox.put(b"later")
-    assert await outbox.read(PATIENCE_SECONDS) == ([b"a"] if end == "finish" else None)
-    assert await outbox.read(PATIENCE_SECONDS) is None
+    assert await outbox.read(READ_TIMEOUT_SECONDS) == ([b"a"] if end == "finish" else None)
+    assert await outbox.read(READ_TIMEOUT_SECONDS) is None
 
 
-async def test_a_cut_forgets_what_was_not_read() -> None:
+async def test_an_abort_drops_unread_messages() -> None:
     outbox = Outbox()
     await outbox.put(b"a")
     outbox.abort()
     outbox.finish(b"last")
-    assert await outbox.read(PATIENCE_SECONDS) is None
+    assert await outbox.read(READ_TIMEOUT_SECONDS) is None
 
 
 async def test_the_first_message_opens_the_stream_once() -> None:
@@ -127,10 +127,10 @@ async def test_where_there_is_no_stream_messages_are_dropped() -> None:
         await outbox.put(b"a")
     outbox.finish(b"last")
     assert opened == []
-    assert await outbox.read(PATIENCE_SECONDS) is None
+    assert await outbox.read(READ_TIMEOUT_SECONDS) is None
 
 
-async def test_a_reader_that_takes_nothing_for_too_long_is_given_up(clock: Clock) -> None:
+async def test_a_reader_that_reads_nothing_for_too_long_is_disconnected(clock: Clock) -> None:
     outbox, abandoned = Outbox(max_messages=1, send_timeout=3), asyncio.Event()
     outbox.on_abandoned = abandoned.set
     await outbox.put(b"a")
@@ -140,7 +140,7 @@ async def test_a_reader_that_takes_nothing_for_too_long_is_given_up(clock: Clock
     await clock.advance(0.001)
     assert abandoned.is_set()
     await asyncio.gather(*writers)
-    assert await outbox.read(PATIENCE_SECONDS) is None
+    assert await outbox.read(READ_TIMEOUT_SECONDS) is None
 
 
 async def test_a_reader_that_is_slow_is_waited_for(clock: Clock) -> None:
@@ -150,20 +150,20 @@ async def test_a_reader_that_is_slow_is_waited_for(clock: Clock) -> None:
     for last, message in ((b"a", b"b"), (b"b", b"c")):
         writer = asyncio.ensure_future(outbox.put(message))
         await clock.advance(2.999)
-        assert await outbox.read(PATIENCE_SECONDS) == [last]
+        assert await outbox.read(READ_TIMEOUT_SECONDS) == [last]
         await writer
 
 
-async def test_what_is_offered_never_waits_and_is_dropped_when_there_is_no_room() -> None:
+async def test_an_offered_message_never_waits_and_is_dropped_when_the_queue_is_full() -> None:
     outbox = Outbox(max_messages=2)
     for message in (b"1", b"2", b"3"):
         outbox.put_if_room(message)
-    assert await outbox.read(PATIENCE_SECONDS) == [b"1", b"2"]
+    assert await outbox.read(READ_TIMEOUT_SECONDS) == [b"1", b"2"]
     outbox.put_if_room(b"4")
-    assert await outbox.read(PATIENCE_SECONDS) == [b"4"]
+    assert await outbox.read(READ_TIMEOUT_SECONDS) == [b"4"]
 
 
-async def test_what_threads_offer_arrives_on_the_loop_and_no_more_than_there_is_room_for() -> None:
+async def test_messages_offered_by_threads_arrive_on_the_loop_up_to_the_limit() -> None:
     outbox, loop = Outbox(max_messages=2), asyncio.get_running_loop()
     scheduled: list[Any] = []
     outbox.loop = Mock(spec=loop, call_soon_threadsafe=lambda *what, context: scheduled.append(what))
@@ -173,12 +173,12 @@ async def test_what_threads_offer_arrives_on_the_loop_and_no_more_than_there_is_
     outbox.loop = loop
     for arrive, message in scheduled:
         arrive(message)
-    assert await outbox.read(PATIENCE_SECONDS) == [b"1", b"2"]
+    assert await outbox.read(READ_TIMEOUT_SECONDS) == [b"1", b"2"]
     await asyncio.to_thread(outbox.put_if_room, b"4")
-    assert await outbox.read(PATIENCE_SECONDS) == [b"4"]
+    assert await outbox.read(READ_TIMEOUT_SECONDS) == [b"4"]
 
 
-def test_what_a_thread_offers_to_a_loop_that_is_gone_is_dropped() -> None:
+def test_a_message_offered_to_a_closed_loop_is_dropped() -> None:
     outbox = Outbox()
     outbox.loop = asyncio.new_event_loop()
     outbox.loop.close()

@@ -1,4 +1,4 @@
-"""Streams of changes in the engine, without HTTP: as a transport whose messages share one channel would serve them."""
+"""Streams of changes in the engine, without HTTP: as a transport with one channel for all messages serves them."""
 
 import asyncio
 from typing import Any
@@ -28,7 +28,7 @@ from tests.server.listening import ChangeLog, ListenClient, taken
 ID = "io.modelcontextprotocol/subscriptionId"
 
 
-async def test_a_client_takes_a_stream_back_by_the_id_of_its_request():
+async def test_a_client_cancels_a_stream_by_the_id_of_its_request():
     peer = ListenClient()
     one, other = await peer.listen(0, toolsListChanged=True), await peer.listen("0", toolsListChanged=True)
     await peer.notify("notifications/cancelled", {"requestId": 0, "reason": "enough"})
@@ -43,7 +43,7 @@ async def test_a_client_takes_a_stream_back_by_the_id_of_its_request():
     assert (0, Outcome.CANCELLED) in peer.watch.ended
 
 
-async def test_where_messages_share_a_channel_the_server_s_end_is_a_result_and_a_cancellation():
+async def test_on_a_shared_channel_the_server_ends_with_a_result_and_a_cancellation():
     peer = ListenClient()
     subscription = await peer.listen("x", toolsListChanged=True)
     await taken(subscription)
@@ -55,7 +55,7 @@ async def test_where_messages_share_a_channel_the_server_s_end_is_a_result_and_a
     assert await taken(subscription) is None
 
 
-async def test_over_http_the_result_is_the_end():
+async def test_over_http_the_result_ends_the_stream():
     peer = ListenClient(
         headers=Headers([(b"mcp-protocol-version", STATELESS.encode()), (b"mcp-method", b"subscriptions/listen")])
     )
@@ -66,11 +66,11 @@ async def test_over_http_the_result_is_the_end():
     assert result["result"]["_meta"][ID] == 3
 
 
-async def test_what_waits_is_told_before_the_end():
+async def test_waiting_changes_are_sent_before_the_end():
     peer = ListenClient()
     subscription = await peer.listen(toolsListChanged=True, resourceSubscriptions=["note://secret"])
-    peer.log.tell("updated", uri="note://secret")
-    peer.log.tell("list_changed", kind="tools")
+    peer.log.deliver("updated", uri="note://secret")
+    peer.log.deliver("list_changed", kind="tools")
     subscription.close()
     methods = [message.get("method") for message in await taken(subscription) or ()]
     assert methods == [
@@ -83,18 +83,18 @@ async def test_what_waits_is_told_before_the_end():
     assert (1, Outcome.OK) in peer.watch.ended
 
 
-async def test_an_id_that_is_taken_is_refused_and_its_stream_goes_on():
+async def test_an_id_in_use_is_refused_and_its_stream_goes_on():
     peer = ListenClient()
     subscription = await peer.listen(1, toolsListChanged=True)
     work = peer.send("subscriptions/listen", {"notifications": {}}, 1)
     with pytest.raises(InvalidRequest, match="still running"):
         await work.run
-    peer.log.tell("list_changed", kind="tools")
+    peer.log.deliver("list_changed", kind="tools")
     assert len(await taken(subscription) or ()) == 2
     assert len(peer.log.open) == 1
 
 
-async def test_the_log_is_followed_once_for_all_and_no_longer_than_a_client_listens():
+async def test_the_log_has_one_listener_while_clients_are_subscribed():
     peer = ListenClient()
     peer.log.ready.clear()
     opening = [asyncio.ensure_future(peer.listen(id, toolsListChanged=True)) for id in range(3)]
@@ -102,18 +102,18 @@ async def test_the_log_is_followed_once_for_all_and_no_longer_than_a_client_list
         await asyncio.sleep(0)
     peer.log.ready.set()
     subscriptions = await asyncio.gather(*opening)
-    assert len(peer.log.tells) == 1
+    assert len(peer.log.listeners) == 1
     for subscription in subscriptions:
-        assert len(peer.log.tells) == 1
+        assert len(peer.log.listeners) == 1
         subscription.cancel()
         subscription.cancel()
     await asyncio.sleep(0)
-    assert (peer.log.tells, peer.log.open) == ([], [])
+    assert (peer.log.listeners, peer.log.open) == ([], [])
     await peer.listen(9)
-    assert len(peer.log.tells) == 1
+    assert len(peer.log.listeners) == 1
 
 
-async def test_who_leaves_while_the_log_is_not_followed_yet_leaves_nothing_behind():
+async def test_a_disconnect_before_the_listener_is_added_releases_the_stream():
     peer = ListenClient()
     peer.log.ready.clear()
     opening = asyncio.ensure_future(peer.listen(1, toolsListChanged=True))
@@ -125,31 +125,31 @@ async def test_who_leaves_while_the_log_is_not_followed_yet_leaves_nothing_behin
     peer.log.ready.set()
     for _ in range(5):
         await asyncio.sleep(0)
-    assert (peer.log.tells, peer.log.open) == ([], [])
+    assert (peer.log.listeners, peer.log.open) == ([], [])
     assert peer.watch.ended == [(1, Outcome.CANCELLED)]
 
 
-async def test_who_leaves_in_the_moment_when_the_log_is_followed_leaves_nothing_behind():
+async def test_a_disconnect_while_the_listener_is_added_releases_the_stream():
     peer = ListenClient()
     peer.log.ready.clear()
     opening = asyncio.ensure_future(peer.listen(1, toolsListChanged=True))
     for _ in range(5):
         await asyncio.sleep(0)
     peer.log.ready.set()
-    while not peer.log.tells:
+    while not peer.log.listeners:
         await asyncio.sleep(0)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
     await asyncio.sleep(0)
-    assert (peer.log.tells, peer.log.open) == ([], [])
+    assert (peer.log.listeners, peer.log.open) == ([], [])
 
 
-async def test_a_log_that_cannot_be_followed_is_tried_again_by_the_next_client(monkeypatch):
+async def test_a_failed_listener_is_tried_again_by_the_next_client(monkeypatch):
     peer = ListenClient()
     follow = peer.log.add_listener
 
-    async def fails(tell: Any) -> Any:
+    async def fails(deliver: Any) -> Any:
         raise OSError("no log")
 
     monkeypatch.setattr(peer.log, "add_listener", fails)
@@ -158,7 +158,7 @@ async def test_a_log_that_cannot_be_followed_is_tried_again_by_the_next_client(m
     assert peer.log.open == []
     monkeypatch.setattr(peer.log, "add_listener", follow)
     await peer.listen(2)
-    assert len(peer.log.tells) == 1
+    assert len(peer.log.listeners) == 1
 
 
 async def test_over_a_limit_the_stream_is_refused_and_observed():
@@ -197,7 +197,7 @@ async def test_middleware_sees_the_request_and_may_refuse_it_before_or_after():
     assert result["result"]["_meta"]["acme/note"] == 1
 
 
-async def test_the_project_is_told_when_a_stream_for_resources_opens_and_ends():
+async def test_a_signal_is_sent_when_a_stream_for_resources_opens_and_ends():
     peer = ListenClient()
     subscription = await peer.listen(1, resourceSubscriptions=["note://open", "note://nowhere"])
     await peer.listen(2, toolsListChanged=True)
@@ -205,14 +205,14 @@ async def test_the_project_is_told_when_a_stream_for_resources_opens_and_ends():
     assert peer.log.announced == [(True, ("note://open",)), (False, ("note://open",))]
 
 
-async def test_a_reader_that_never_reads_holds_little():
-    """Of more parts than are worth keeping only the resource they belong to is told."""
+async def test_a_reader_that_never_reads_keeps_few_changes():
+    """Changes of too many parts are replaced by one of their resource."""
     peer = ListenClient()
     subscription = await peer.listen(1, toolsListChanged=True, resourceSubscriptions=["note://open"])
     await taken(subscription)
     for n in range(10 * MAX_PENDING_PARTS):
-        peer.log.tell("updated", uri=f"note://open/{n}")
-        peer.log.tell("list_changed", kind="tools")
+        peer.log.deliver("updated", uri=f"note://open/{n}")
+        peer.log.deliver("list_changed", kind="tools")
     messages = await taken(subscription) or []
     uris = [message["params"].get("uri") for message in messages[1:]]
     assert messages[0]["method"] == "notifications/tools/list_changed"
@@ -221,19 +221,19 @@ async def test_a_reader_that_never_reads_holds_little():
     assert len(uris) == len(set(uris))
 
 
-async def test_each_stream_is_woken_once_for_what_concerns_it():
+async def test_each_stream_is_woken_once_for_its_changes():
     peer = ListenClient()
     one, other = await peer.listen(1, toolsListChanged=True), await peer.listen(2, resourcesListChanged=True)
     woken: list[int] = []
     one.wake, other.wake = lambda: woken.append(1), lambda: woken.append(2)
-    peer.log.tell("list_changed", kind="tools")
-    peer.log.tell("list_changed", kind="tools")
-    peer.log.tell("list_changed", kind="prompts")
-    peer.log.tell("broadcast", method="notifications/acme", params={})
+    peer.log.deliver("list_changed", kind="tools")
+    peer.log.deliver("list_changed", kind="tools")
+    peer.log.deliver("list_changed", kind="prompts")
+    peer.log.deliver("broadcast", method="notifications/acme", params={})
     assert woken == [1]
 
 
-async def test_permission_is_not_asked_for_a_resource_that_is_open_to_all(monkeypatch, clock):
+async def test_permission_is_not_checked_for_a_public_resource(monkeypatch, clock):
     peer = ListenClient()
     uris = ["note://open", "note://secret", "note://open/a"]
     subscription = await peer.listen(1, resourceSubscriptions=uris)
@@ -246,9 +246,9 @@ async def test_permission_is_not_asked_for_a_resource_that_is_open_to_all(monkey
     original = peer.server.ports.authorizer.decide
     monkeypatch.setattr(peer.server.ports.authorizer, "decide", decide)
     for uri in uris:
-        peer.log.tell("updated", uri=uri)
-    told = [message["params"].get("uri") for message in (await taken(subscription) or [])[1:]]
-    assert (told, asked) == (["note://open", "note://open/a"], ["note://secret"])
+        peer.log.deliver("updated", uri=uri)
+    sent = [message["params"].get("uri") for message in (await taken(subscription) or [])[1:]]
+    assert (sent, asked) == (["note://open", "note://open/a"], ["note://secret"])
     # The policy that was overloaded is asked again.
     monkeypatch.setattr(peer.server.ports.authorizer, "decide", original)
     news = asyncio.Event()
@@ -260,19 +260,19 @@ async def test_permission_is_not_asked_for_a_resource_that_is_open_to_all(monkey
     assert [message["params"]["uri"] for message in await taken(subscription) or []] == ["note://secret"]
 
 
-async def test_a_resource_that_is_gone_or_hidden_by_now_is_not_told_of():
+async def test_no_update_is_sent_for_a_removed_or_hidden_resource():
     peer = ListenClient()
     subscription = await peer.listen(1, resourceSubscriptions=["note://secret", "note://open"])
     await taken(subscription)
     peer.server.registry.resources.remove("note://open")
     peer.connection.principal.user.permissions = ()
     peer.connection.principal._permissions._results.clear()
-    peer.log.tell("updated", uri="note://secret")
-    peer.log.tell("updated", uri="note://open")
+    peer.log.deliver("updated", uri="note://secret")
+    peer.log.deliver("updated", uri="note://open")
     assert await taken(subscription) == []
 
 
-async def test_an_open_stream_keeps_only_the_shared_name_of_its_client_of_its_request():
+async def test_an_open_stream_keeps_only_the_client_name_of_its_request():
     peer = ListenClient(
         headers=Headers([(b"mcp-protocol-version", STATELESS.encode()), (b"mcp-method", b"subscriptions/listen")])
     )
@@ -290,7 +290,7 @@ async def test_an_open_stream_keeps_only_the_shared_name_of_its_client_of_its_re
     assert nameless.call.client_info == {"name": "", "version": ""}
 
 
-async def test_a_server_without_a_source_of_changes_offers_none():
+async def test_a_server_without_a_change_feed_has_no_subscriptions():
     server = Server("tests", "1", ports=ports())
 
     @server.tool
@@ -304,14 +304,14 @@ async def test_a_server_without_a_source_of_changes_offers_none():
         peer.send("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, 1)
 
 
-def test_a_filter_says_what_it_was_read_from():
+def test_a_filter_is_serialized_as_it_was_parsed():
     wire = {"toolsListChanged": True, "resourcesListChanged": True, "resourceSubscriptions": ["b", "a"]}
     given = {**wire, "promptsListChanged": False, "resourceSubscriptions": ["b", "a", "b"], "taskIds": []}
     assert SubscriptionFilter.parse({"notifications": given}, max_uris=3).to_wire() == wire
     assert SubscriptionFilter().to_wire() == {}
 
 
-def test_a_part_of_a_resource_is_what_comes_below_it_after_a_slash(subtests: pytest.Subtests) -> None:
+def test_a_part_of_a_resource_is_a_uri_below_it(subtests: pytest.Subtests) -> None:
     cases = [
         ("note://a", "note://a", True),
         ("note://a/b", "note://a", True),
@@ -328,18 +328,18 @@ def test_a_part_of_a_resource_is_what_comes_below_it_after_a_slash(subtests: pyt
             assert (under in covering_uris(uri)) is is_told
 
 
-async def test_what_changed_for_one_owner_is_told_to_that_owner() -> None:
+async def test_a_change_for_one_owner_is_sent_to_that_owner_only() -> None:
     peer = ListenClient()
     stream = await peer.listen(resourceSubscriptions=["note://open"])
     await stream.take_messages()
     for owner in ("tests|nobody", "tests|somebody|", "somebody"):
-        peer.log.tell("updated", uri="note://open", owner=owner)
+        peer.log.deliver("updated", uri="note://open", owner=owner)
     assert await stream.take_messages() == []
-    peer.log.tell("updated", uri="note://open", owner="tests|somebody")
+    peer.log.deliver("updated", uri="note://open", owner="tests|somebody")
     assert len(await stream.take_messages() or ()) == 1
 
 
-async def test_a_resource_that_is_probed_is_there_for_whom_its_handler_has_something():
+async def test_a_probed_resource_exists_where_its_handler_returns_content():
     peer = ListenClient()
     rows = {"a": "somebody", "b": "else", "c": "somebody"}
 
@@ -355,11 +355,11 @@ async def test_a_resource_that_is_probed_is_there_for_whom_its_handler_has_somet
     assert acknowledged["params"]["notifications"] == {"resourceSubscriptions": ["row://a", "row://c"]}
     rows["a"] = "else"
     for uri in asked:
-        peer.log.tell("updated", uri=uri)
-    assert [told["params"]["uri"] for told in await taken(subscription) or []] == ["row://c"]
+        peer.log.deliver("updated", uri=uri)
+    assert [sent["params"]["uri"] for sent in await taken(subscription) or []] == ["row://c"]
 
 
-async def test_a_session_subscribes_to_what_is_there_for_it_and_to_nothing_else():
+async def test_a_session_subscribes_to_existing_resources_only():
     changes = ChangeLog()
     server = Server("tests", "1", ports=ports(change_feed=changes))
     taken_up: list[str] = []

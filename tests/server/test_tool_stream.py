@@ -1,4 +1,4 @@
-"""Results that come piece by piece."""
+"""Results that are streamed in parts."""
 
 import asyncio
 import threading
@@ -25,10 +25,10 @@ def serving(fn: Any, version: str = STATELESS, **options: Any) -> PipelineClient
 
 async def streamed(peer: PipelineClient, **arguments: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The result, and the params of the progress before it."""
-    peer.said.clear()
+    peer.received.clear()
     result = await peer.request("tools/call", {"name": "it", "arguments": arguments, **TOKEN})
-    assert {message["method"] for message in peer.said} <= {"notifications/progress"}
-    return result, [message["params"] for message in peer.said]
+    assert {message["method"] for message in peer.received} <= {"notifications/progress"}
+    return result, [message["params"] for message in peer.received]
 
 
 async def words() -> AsyncIterator[str]:
@@ -47,34 +47,34 @@ def plain() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-async def test_each_piece_is_progress_and_all_of_them_are_the_result(version: str) -> None:
-    result, told = await streamed(serving(words, version))
+async def test_each_yielded_part_is_progress_and_all_are_the_result(version: str) -> None:
+    result, progress = await streamed(serving(words, version))
     assert result["content"] == [{"type": "text", "text": "abc"}]
     assert result["structuredContent"] == {"result": "abc"}
-    assert told == [{"progressToken": "t", "progress": n + 1, "message": "abc"[n]} for n in range(3)]
+    assert progress == [{"progressToken": "t", "progress": n + 1, "message": "abc"[n]} for n in range(3)]
 
 
-async def test_without_a_token_there_is_the_result_alone() -> None:
+async def test_without_a_progress_token_only_the_result_is_sent() -> None:
     peer = serving(words)
     assert await peer.text("it") == "abc"
-    assert peer.said == []
+    assert peer.received == []
 
 
-async def test_a_revision_without_messages_is_told_how_far_it_is() -> None:
-    _, told = await streamed(serving(words, "2024-11-05"))
-    assert told == [{"progressToken": "t", "progress": n + 1} for n in range(3)]
+async def test_a_revision_without_progress_messages_gets_numbers() -> None:
+    _, progress = await streamed(serving(words, "2024-11-05"))
+    assert progress == [{"progressToken": "t", "progress": n + 1} for n in range(3)]
 
 
-async def test_pieces_that_are_no_text_are_listed() -> None:
+async def test_parts_that_are_not_text_become_a_list() -> None:
     peer = serving(numbers)
     (entry,) = (await peer.request("tools/list"))["tools"]
     assert entry["outputSchema"]["properties"]["result"] == {"type": "array", "items": {"type": "integer"}}
-    result, told = await streamed(peer)
+    result, progress = await streamed(peer)
     assert result["structuredContent"] == {"result": [1, 2]}
-    assert [params["message"] for params in told] == ["1", "2"]
+    assert [params["message"] for params in progress] == ["1", "2"]
 
 
-async def test_a_plain_generator_runs_on_a_thread_and_streams_too() -> None:
+async def test_a_plain_generator_runs_on_a_thread() -> None:
     threads: set[int] = set()
 
     def it(count: int) -> Iterator[dict[str, int]]:
@@ -82,20 +82,20 @@ async def test_a_plain_generator_runs_on_a_thread_and_streams_too() -> None:
             threads.add(threading.get_ident())
             yield {"n": number}
 
-    result, told = await streamed(serving(it), count=2)
+    result, progress = await streamed(serving(it), count=2)
     assert result["structuredContent"] == {"result": [{"n": 0}, {"n": 1}]}
-    assert [params["message"] for params in told] == ['{"n":0}', '{"n":1}']
+    assert [params["message"] for params in progress] == ['{"n":0}', '{"n":1}']
     assert len(threads) == 1
 
 
-async def test_what_a_plain_generator_returns_is_the_result() -> None:
+async def test_the_return_value_of_a_plain_generator_is_the_result() -> None:
     def it() -> Generator[str, None, int]:
         yield "half of it"
         return 42
 
-    result, told = await streamed(serving(it))
+    result, progress = await streamed(serving(it))
     assert result["structuredContent"] == {"result": 42}
-    assert [params["message"] for params in told] == ["half of it"]
+    assert [params["message"] for params in progress] == ["half of it"]
 
 
 @pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
@@ -125,23 +125,23 @@ async def test_a_tool_may_return_a_stream(version: str) -> None:
         peer = serving(fn, version)
         for number, (source, text, pieces) in enumerate(cases):
             make = source
-            result, told = await streamed(peer)
+            result, progress = await streamed(peer)
             validator(version, "CallToolResult")(result)
-            found = result["content"][0]["text"], [params["progress"] for params in told]
+            found = result["content"][0]["text"], [params["progress"] for params in progress]
             if found != (text, list(range(1, pieces + 1))):
                 violations.append((fn, number, found))
     assert violations == []
 
 
-async def test_the_total_is_told() -> None:
+async def test_progress_has_the_total() -> None:
     async def it() -> ToolStream[str]:
         return ToolStream(words(), total=3)
 
-    _, told = await streamed(serving(it))
-    assert [params["total"] for params in told] == [3, 3, 3]
+    _, progress = await streamed(serving(it))
+    assert [params["total"] for params in progress] == [3, 3, 3]
 
 
-async def test_the_result_is_what_the_output_schema_asks_for() -> None:
+async def test_the_result_has_the_form_of_the_output_schema() -> None:
     async def it() -> ToolStream[dict[str, int]]:
         async def steps() -> AsyncIterator[dict[str, int]]:
             yield {"done": 1}
@@ -155,7 +155,7 @@ async def test_the_result_is_what_the_output_schema_asks_for() -> None:
     }
 
 
-async def test_content_blocks_and_a_result_in_full_may_be_pieces() -> None:
+async def test_content_blocks_and_tool_results_may_be_parts() -> None:
     async def blocks() -> AsyncIterator[TextContent]:
         yield TextContent("one")
         yield TextContent("two")
@@ -165,20 +165,20 @@ async def test_content_blocks_and_a_result_in_full_may_be_pieces() -> None:
         yield ToolResult("done", is_error=True)
         raise AssertionError("nobody asks for more")
 
-    result, told = await streamed(serving(blocks))
+    result, progress = await streamed(serving(blocks))
     assert [block["text"] for block in result["content"]] == ["one", "two"]
-    assert [params["message"] for params in told] == ["one", "two"]
-    result, told = await streamed(serving(full))
+    assert [params["message"] for params in progress] == ["one", "two"]
+    result, progress = await streamed(serving(full))
     assert (result["isError"], result["content"][0]["text"]) == (True, "done")
-    assert [params["message"] for params in told] == ["working"]
+    assert [params["message"] for params in progress] == ["working"]
 
 
-async def test_a_long_piece_is_cut_in_progress_and_whole_in_the_result() -> None:
+async def test_a_long_part_is_cut_in_progress_only() -> None:
     async def it() -> AsyncIterator[str]:
         yield "x" * 10_000
 
-    result, told = await streamed(serving(it))
-    assert len(told[0]["message"]) == 4096
+    result, progress = await streamed(serving(it))
+    assert len(progress[0]["message"]) == 4096
     assert len(result["content"][0]["text"]) == 10_000
 
 
@@ -208,7 +208,7 @@ class Endless:
 
 
 @pytest.mark.parametrize("kind", ["agen", "gen"])
-async def test_a_stream_without_an_end_is_stopped_and_closed(kind: str) -> None:
+async def test_an_endless_stream_is_stopped_and_closed(kind: str) -> None:
     endless = Endless()
 
     async def it() -> ToolStream[int]:
@@ -236,7 +236,7 @@ def test_a_stream_that_takes_too_long_is_closed(kind: str, clock: Clock) -> None
     wait_until(endless.closed.is_set)
 
 
-def test_a_thread_that_is_in_the_middle_closes_its_generator_when_the_call_was_cancelled() -> None:
+def test_a_thread_closes_its_generator_after_a_cancellation() -> None:
     reached, go, closed = threading.Event(), threading.Event(), threading.Event()
 
     def it() -> Iterator[int]:
@@ -285,7 +285,7 @@ def test_a_cancelled_call_closes_an_async_generator() -> None:
     asyncio.run(main())
 
 
-async def test_what_a_generator_raises_is_told_as_of_any_tool() -> None:
+async def test_an_exception_of_a_generator_is_handled_as_of_any_tool() -> None:
     async def it() -> AsyncIterator[str]:
         yield "a"
         raise ToolError("no more")
@@ -310,14 +310,14 @@ async def test_a_generator_may_ask(version: str) -> None:
     assert await peer.text("it") == "before after True"
 
 
-async def test_interceptors_are_given_the_result() -> None:
+async def test_interceptors_get_the_result_of_a_stream() -> None:
     async def loud(ctx: Context, proceed: Any) -> str:
         return str(await proceed()).upper()
 
     assert await serving(words, interceptors=[loud]).text("it") == "ABC"
 
 
-def test_what_is_no_stream_is_refused() -> None:
+def test_an_invalid_stream_is_refused() -> None:
     with pytest.raises(TypeError):
         ToolStream(5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="accumulate"):

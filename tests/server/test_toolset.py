@@ -1,4 +1,4 @@
-"""Toolsets: what the class says, what its methods say, and what comes of both."""
+"""Toolsets: options of the class, options of its methods, and their combination."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -63,7 +63,7 @@ BOTH = {"permission": ["hotel.view", "hotel.book"], "scopes": ["hotel:read", "ho
 GUEST = make_principal("hotel.view", "hotel.book", scopes=["hotel:read", "hotel:write"])
 
 
-async def test_the_prefix_stands_before_tools_and_prompts_and_not_before_resources() -> None:
+async def test_the_prefix_applies_to_tools_and_prompts_and_not_to_resources() -> None:
     peer = serve(Rooms)
     assert await peer.names() == ["rooms_book", "rooms_list"]
     assert await peer.names("prompts/list", "prompts") == ["rooms_complaint"]
@@ -98,7 +98,7 @@ async def test_the_scopes_of_class_and_method_are_both_required(missing: str) ->
     assert set(refused.value.scopes) == set(BOTH["scopes"])
 
 
-async def test_who_has_both_is_served() -> None:
+async def test_a_caller_with_permission_and_scopes_is_served() -> None:
     assert not (await serve(Rooms, GUEST).call("rooms_book", number=1))["isError"]
 
 
@@ -146,7 +146,7 @@ async def test_the_permission_of_a_class_may_be_a_method(allowed: bool) -> None:
     assert await serve(Bar, make_principal()).names() == (["drink"] if allowed else [])
 
 
-async def test_tags_add_up_in_order_and_once() -> None:
+async def test_tags_of_class_and_method_are_merged_in_order() -> None:
     listed = (await serve(Rooms).request("tools/list"))["tools"]
     assert [entry["_meta"][TAGS_KEY] for entry in listed] == [["hotel", "rooms", "booking"], ["hotel", "rooms"]]
 
@@ -159,8 +159,8 @@ async def test_the_method_s_metadata_and_timeout_win_over_the_class_s() -> None:
     assert [item.timeout for item in tools] == [9, 3.0]
 
 
-def said(log: list[str], what: str) -> Any:
-    """An interceptor that notes when it is entered and left."""
+def record_calls(log: list[str], what: str) -> Any:
+    """Return an interceptor that records its entry and exit."""
 
     async def interceptor(ctx: Context, proceed: Any) -> Any:
         log.append(f"{what} in")
@@ -171,14 +171,17 @@ def said(log: list[str], what: str) -> Any:
     return interceptor
 
 
-async def test_guards_run_first_and_the_class_s_interceptors_are_the_outermost() -> None:
+async def test_guards_run_first_and_interceptors_of_the_class_are_the_outermost() -> None:
     log: list[str] = []
 
     class Bar(Toolset):
         guards = [lambda ctx: log.append("class guard")]
-        interceptors = [said(log, "class")]
+        interceptors = [record_calls(log, "class")]
 
-        @tool(guards=[lambda ctx: log.append("method guard")], interceptors=[said(log, "first"), said(log, "second")])
+        @tool(
+            guards=[lambda ctx: log.append("method guard")],
+            interceptors=[record_calls(log, "first"), record_calls(log, "second")],
+        )
         def drink(self) -> str:
             log.append("drink")
             return "cheers"
@@ -194,7 +197,7 @@ async def test_a_guard_that_returns_false_stops_the_call_before_interceptors() -
 
     class Bar(Toolset):
         guards = [lambda ctx: False]
-        interceptors = [said(log, "class")]
+        interceptors = [record_calls(log, "class")]
 
         @tool
         def drink(self) -> None:
@@ -252,7 +255,7 @@ async def test_an_interceptor_may_answer_change_and_repeat() -> None:
     assert await peer.text("eat") == "closed"
 
 
-async def test_the_method_s_exception_handler_wins_and_the_nearest_class_of_the_exception_counts() -> None:
+async def test_the_exception_handler_of_the_method_and_of_the_nearest_class_wins() -> None:
     class Bar(Toolset):
         exception_handlers = {
             LookupError: lambda problem, ctx: f"class: {type(problem).__name__}",
@@ -299,7 +302,7 @@ async def test_an_exception_handler_may_raise_a_tool_error() -> None:
     assert await serve(Bar).error("divide") == "sorry"
 
 
-async def test_an_exception_handler_of_a_tool_that_promises_data_answers_with_a_tool_result() -> None:
+async def test_an_exception_handler_of_a_tool_with_a_schema_returns_a_tool_result() -> None:
     class Bar(Toolset):
         exception_handlers = {KeyError: lambda problem, ctx: ToolResult(f"no {problem}", is_error=True)}
 
@@ -338,7 +341,7 @@ async def test_static_and_class_methods_are_served_in_either_order_of_decorators
     assert not registry.collect_problems()
 
 
-async def test_inherited_methods_are_served_with_what_the_subclass_says() -> None:
+async def test_inherited_methods_are_served_with_the_options_of_the_subclass() -> None:
     class Base(Toolset):
         greeting = "hello"
 
@@ -378,7 +381,7 @@ async def test_an_overriding_method_that_is_marked_replaces_the_inherited_one() 
     assert await peer.text("welcome") == "child"
 
 
-async def test_marked_methods_of_a_plain_base_class_are_served_and_no_problem() -> None:
+async def test_marked_methods_of_a_plain_base_class_are_served() -> None:
     class Shared:
         @tool
         def greet(self) -> str:
@@ -413,19 +416,21 @@ async def test_one_method_may_be_marked_twice() -> None:
 
 def test_register_adds_to_the_registry_of_its_server_and_returns_the_class() -> None:
     @register
-    class Here(Toolset):
+    class DefaultTools(Toolset):
         @tool
-        def here(self) -> None: ...
+        def list_rooms(self) -> None: ...
 
     @register(server="staff")
-    class There(Toolset):
+    class StaffTools(Toolset):
         @tool
-        def there(self) -> None: ...
+        def inspect_room(self) -> None: ...
 
-    assert Here.__name__ == "Here"
-    assert There.__name__ == "There"
-    assert "here" in registry.get_registry("default").tools
-    assert list(registry.get_registry("staff").tools.sorted()) == [registry.get_registry("staff").tools.get("there")]
+    assert DefaultTools.__name__ == "DefaultTools"
+    assert StaffTools.__name__ == "StaffTools"
+    assert "list_rooms" in registry.get_registry("default").tools
+    assert list(registry.get_registry("staff").tools.sorted()) == [
+        registry.get_registry("staff").tools.get("inspect_room")
+    ]
 
 
 def test_register_takes_toolsets_only() -> None:
@@ -433,7 +438,7 @@ def test_register_takes_toolsets_only() -> None:
         register(dict)  # type: ignore[type-var]
 
 
-def test_two_toolsets_may_not_give_a_name_twice() -> None:
+def test_a_name_of_two_toolsets_is_refused() -> None:
     class First(Toolset):
         @tool
         def drink(self) -> None: ...
@@ -474,7 +479,7 @@ async def test_a_toolset_s_lifespan_is_entered_once_before_the_first_call_and_le
     assert log == ["in", "out"]
 
 
-class Ledger(Toolset):
+class Library(Toolset):
     atomic = "books"
     timeout = 5
 
@@ -495,8 +500,8 @@ class Ledger(Toolset):
         return []
 
 
-def test_a_toolset_s_transaction_and_timeout_are_for_what_says_nothing_itself() -> None:
-    found = make_server(toolsets=[Ledger()]).registry
+def test_transaction_and_timeout_of_a_toolset_are_defaults() -> None:
+    found = make_server(toolsets=[Library()]).registry
     assert {item.source.split(".")[-1].split()[0]: item.handler.get_databases(()) for item in found.iter_all()} == {
         "enter": ("books",),
         "look": (),
@@ -506,10 +511,10 @@ def test_a_toolset_s_transaction_and_timeout_are_for_what_says_nothing_itself() 
     assert [found.tools._items[name].timeout for name in ("enter", "look")] == [5, 1]
 
 
-def test_what_a_toolset_says_is_checked_like_what_a_method_says(subtests: pytest.Subtests) -> None:
-    for said in [{"timeout": 0}, {"atomic": 3}]:
-        with subtests.test(said=said):
-            wrong = type("Wrong", (Ledger,), said)
+def test_options_of_a_toolset_are_checked_like_those_of_a_method(subtests: pytest.Subtests) -> None:
+    for record_calls in [{"timeout": 0}, {"atomic": 3}]:
+        with subtests.test(record_calls=record_calls):
+            wrong = type("Wrong", (Library,), record_calls)
             with pytest.raises(DeclarationError, match=r"Wrong: (timeout|atomic)="):
                 make_server(toolsets=[wrong()])
 
@@ -529,7 +534,7 @@ def test_a_misspelt_restriction_of_a_toolset_is_refused() -> None:
     assert not found.tools.get("drink")
 
 
-def test_similar_attributes_are_found_and_others_are_the_author_s_own() -> None:
+def test_similar_attributes_are_reported_and_others_are_allowed() -> None:
     class Own(Toolset):
         timout = 5
         rates = ("a", "b")

@@ -247,7 +247,7 @@ async def test_a_call_that_only_receives_log_messages_waits_for_no_session() -> 
     await remote.reached.wait()
     other = PipelineClient(server, capabilities={}, log_level="info")
     assert await other.text("r__chatty") == "done"
-    assert other.said == []
+    assert other.received == []
     remote.gate.set()
     assert not (await slow)["isError"]
 

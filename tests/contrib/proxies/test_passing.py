@@ -120,7 +120,7 @@ async def test_progress_is_forwarded(subtests: pytest.Subtests) -> None:
             with subtests.test(version=version, upstream=upstream):
                 peer = peer_of(Remote(era=upstream), version=version)
                 await peer.request("tools/call", {"name": "r__steps", "arguments": {}, "_meta": {"progressToken": "t"}})
-                assert [said["params"] for said in peer.said] == [
+                assert [said["params"] for said in peer.received] == [
                     {"progressToken": "t", "progress": number, "total": 3, "message": message}
                     for number, message in ((1, "one"), (2, "two"))
                 ]
@@ -131,11 +131,11 @@ async def test_log_messages_are_forwarded_at_the_requested_level(subtests: pytes
         with subtests.test(upstream=upstream):
             peer = peer_of(Remote(era=upstream), log_level="info")
             assert await peer.text("r__chatty") == "done"
-            (said,) = peer.said
+            (said,) = peer.received
             assert said["params"] == {"level": "info", "data": "half way", "logger": "works"}
             quiet = PipelineClient(peer.server)
             assert await quiet.text("r__chatty") == "done"
-            assert quiet.said == []
+            assert quiet.received == []
 
 
 async def test_without_logging_on_the_server_no_log_message_is_forwarded(subtests: pytest.Subtests) -> None:

@@ -120,7 +120,7 @@ async def test_questions_travel_on_the_stream_of_the_result(core: CoreClient, ga
 
     result = await core.result(id)
     assert result["content"][0]["text"] == "a: accept True"
-    (asked,) = [message for message in core.said if "id" in message]
+    (asked,) = [message for message in core.received if "id" in message]
     assert asked["method"] == "elicitation/create"
     assert asked["params"]["_meta"] == {RELATED_TASK_KEY: {"taskId": id}}
     assert gate.steps == ["a"]
@@ -130,25 +130,25 @@ async def test_two_questions_are_asked_at_once(core: CoreClient, no_pause: None)
     core.answer = lambda method, params: accept(value=params["message"])
     id = (await core.start("both"))["taskId"]
     assert (await core.result(id))["content"][0]["text"] == "First? Second?"
-    assert len([message for message in core.said if "id" in message]) == 2
+    assert len([message for message in core.received if "id" in message]) == 2
 
 
 async def test_a_refused_question_is_an_error_of_the_tool_once(core: CoreClient, no_pause: None) -> None:
     """Sampling, roots and elicitation alike: the client answers the request with a JSON-RPC error."""
     core.refusal = {"code": -1, "message": "User rejected sampling"}
     for tool in ("sample", "confirm"):
-        core.said.clear()
+        core.received.clear()
         id = (await core.start(tool, **({"name": "a"} if tool == "confirm" else {})))["taskId"]
         result = await core.result(id)
         assert (result["isError"], result["content"][0]["text"]) == (True, "User rejected sampling")
-        assert len([message for message in core.said if "id" in message]) == 1
+        assert len([message for message in core.received if "id" in message]) == 1
 
 
 async def test_a_question_in_a_transaction_is_not_asked(core: CoreClient, no_pause: None) -> None:
     """With `atomic=True`, or ATOMIC_REQUESTS: the tool needs `atomic=False` to ask."""
     text = (await core.result((await core.start("charge"))["taskId"]))["content"][0]["text"]
     assert text.startswith("A request to the client inside a transaction")
-    assert not [message for message in core.said if "id" in message]
+    assert not [message for message in core.received if "id" in message]
 
 
 async def test_invalid_answers_end_the_call(core: CoreClient, no_pause: None) -> None:
@@ -156,7 +156,7 @@ async def test_invalid_answers_end_the_call(core: CoreClient, no_pause: None) ->
     id = (await core.start("confirm", name="a"))["taskId"]
     text = (await core.result(id))["content"][0]["text"]
     assert text.startswith("The client gave no valid answer in 3 attempts")
-    assert len([message for message in core.said if "id" in message]) == 3
+    assert len([message for message in core.received if "id" in message]) == 3
 
 
 async def test_a_question_reaches_a_client_that_polls_only(core: CoreClient, no_pause: None, clock: Clock) -> None:
@@ -182,7 +182,7 @@ async def test_a_question_reaches_a_client_that_polls_only(core: CoreClient, no_
 
     result = await clock.advance_while(waiting)
     assert result["content"][0]["text"] == "a: accept True"
-    assert not [message for message in core.said if "id" in message]
+    assert not [message for message in core.received if "id" in message]
     stream.close()
 
 
@@ -224,7 +224,7 @@ async def test_a_question_of_a_killed_process_is_asked_again(core: CoreClient, n
     core.answer = lambda method, params: accept(value=True)
     waiting = asyncio.ensure_future(core.result(id))
     await clock.advance(CLAIM_SECONDS - 5)
-    assert not core.said
+    assert not core.received
     await clock.advance_until(waiting.done)
     assert (await waiting)["content"][0]["text"] == "a: accept True"
 
@@ -233,13 +233,13 @@ async def test_a_question_is_sent_once_while_its_process_waits(core: CoreClient,
     id = (await core.start("confirm", name="a"))["taskId"]
     await core.until(id, "input_required")
     first, second = (asyncio.ensure_future(core.result(id)) for _ in range(2))
-    await clock.advance_until(lambda: core.said)
+    await clock.advance_until(lambda: core.received)
     for _ in range(6):
         before = (await TaskInput.objects.aget()).asked
         await clock.advance(EXTENSION_SECONDS)
         while (await TaskInput.objects.aget()).asked == before:
             await asyncio.sleep(0)
-    assert len([message for message in core.said if "id" in message]) == 1
+    assert len([message for message in core.received if "id" in message]) == 1
     await core.cancel(id)
     for waiting in (first, second):
         with pytest.raises(InternalError):
@@ -250,7 +250,7 @@ async def test_a_lost_stream_leaves_its_question_open(core: CoreClient, no_pause
     id = (await core.start("confirm", name="a"))["taskId"]
     await core.until(id, "input_required")
     waiting = asyncio.ensure_future(core.result(id))
-    while not core.said:
+    while not core.received:
         await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -326,7 +326,7 @@ async def test_questions_are_plain_requests_to_clients_with_tasks_of_their_own(
     core.answer = lambda method, params: accept(value=True)
     id = (await core.start("confirm", name="a"))["taskId"]
     await core.result(id)
-    (asked,) = [message for message in core.said if "id" in message]
+    (asked,) = [message for message in core.received if "id" in message]
     assert "task" not in asked["params"]
 
 

@@ -321,7 +321,7 @@ async def test_progress_becomes_the_status_message(client: TaskClient, gate: Gat
     assert (row.progress, row.total) == (1, 4)
     gate.open()
     await client.until(id)
-    assert client.said == []
+    assert client.received == []
 
 
 async def test_limits_of_tasks(client: TaskClient, gate: Gate, change: Any) -> None:

@@ -45,7 +45,7 @@ class Watched(LeasingExecutor):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("version", ERAS)
-def test_a_plain_handler_gives_its_thread_up_for_the_model_and_not_for_the_tools_it_uses(version: str) -> None:
+def test_a_plain_handler_releases_its_thread_for_the_model_and_not_for_its_tools(version: str) -> None:
     threads: list[int] = []
     waiting: list[tuple[str, int]] = []
     executor = Watched(max_threads=1, max_queued=4)
@@ -129,7 +129,7 @@ def test_a_question_inside_a_transaction_is_refused_in_a_thread() -> None:
 
 
 @pytest.mark.django_db
-async def test_background_work_runs_when_the_transaction_has_committed_and_not_when_it_was_rolled_back() -> None:
+async def test_background_work_runs_after_a_commit_and_not_after_a_rollback() -> None:
     server, done = make_server(), []
 
     @server.tool(atomic=True)
@@ -160,7 +160,7 @@ async def expire(session: ServerSession, client: TestClient) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("end", [end_by_client, end_in_admin, expire], ids=["client", "admin", "lifetime"])
-async def test_work_left_for_the_end_of_a_session_is_done_however_it_ends(
+async def test_cleanup_of_a_session_runs_for_every_end_of_it(
     end: Callable[[ServerSession, TestClient], Awaitable[None]],
 ) -> None:
     log = EventLog()
@@ -211,11 +211,11 @@ class InsideATestCase(TestCase):
         for name in ("titles", "titles_async"):
             assert async_to_sync(peer.text)(name) == '["Solaris"]'
 
-    def test_rows_of_handlers_are_the_test_s_to_roll_back(self) -> None:
+    def test_rows_of_handlers_are_rolled_back_with_the_test(self) -> None:
         assert async_to_sync(self.peer().text)("add", title="Dune") == "Dune"
         assert Book.objects.filter(title="Dune").exists()
 
-    def test_the_test_s_own_transaction_does_not_forbid_questions(self) -> None:
+    def test_the_transaction_of_a_test_does_not_forbid_questions(self) -> None:
         Book.objects.create(title="Solaris")
         for version in (HANDSHAKE, STATELESS):
             peer = self.peer()
