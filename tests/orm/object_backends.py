@@ -27,7 +27,7 @@ def filter_granted(user: Any, permission: str, rows: "QuerySet[Any, Any]") -> "Q
 
 
 class ConstraintBackend(BaseBackend):
-    """Says yes without an object to a user who has the permission on some rows."""
+    """Grants a permission without an object to a user who has it on some rows."""
 
     def has_perm(self, user_obj: Any, perm: str, obj: Model | None = None) -> bool:
         if obj is None:

@@ -48,17 +48,17 @@ class Stocked(Products):
 
     @action(permissions=["shop.delete_product"])
     def total(self, who: Principal) -> int:
-        """What is there."""
+        """Three products in stock."""
         return Product.objects.count()
 
 
 @pytest.fixture
-def shelf() -> list[Product]:
+def products() -> list[Product]:
     return [Product.objects.create(name=name, stock=3, secret_token="hunter2") for name in ("Tea", "Coffee")]
 
 
-def test_an_action_is_done_with_the_rows_that_a_client_names(shelf: list[Product]) -> None:
-    pks = [product.pk for product in shelf]
+def test_an_action_receives_the_named_rows(products: list[Product]) -> None:
+    pks = [product.pk for product in products]
     result = get_result(as_user(user(), Stocked), "product_restock", pks=pks, by=2)
     assert result == {"result": {"changed": 2}, "rows": 2, "dry_run": False}
     assert set(Product.objects.values_list("stock", flat=True)) == {5}
@@ -67,40 +67,40 @@ def test_an_action_is_done_with_the_rows_that_a_client_names(shelf: list[Product
     ]
 
 
-def test_an_action_receives_the_context_and_the_caller(shelf: list[Product]) -> None:
-    class Told(Products):
+def test_an_action_receives_the_context_and_the_caller(products: list[Product]) -> None:
+    class Informed(Products):
         @action(permissions=["view"])
-        def tell(self, ctx: Context, who: Principal) -> list[bool]:
-            """Tell the caller."""
+        def report(self, ctx: Context, who: Principal) -> list[bool]:
+            """Report the caller."""
             return [isinstance(ctx, Context), ctx.principal is who]
 
-    assert get_result(as_user(user(), Told), "product_tell")["result"] == [True, True]
+    assert get_result(as_user(user(), Informed), "product_report")["result"] == [True, True]
 
 
-def test_a_dry_run_of_an_action_changes_nothing(shelf: list[Product]) -> None:
+def test_a_dry_run_of_an_action_changes_nothing(products: list[Product]) -> None:
     client = as_user(user(), Stocked)
-    result = get_result(client, "product_restock", pks=[shelf[0].pk], dry_run=True)
+    result = get_result(client, "product_restock", pks=[products[0].pk], dry_run=True)
     assert result["dry_run"] is True
     assert set(Product.objects.values_list("stock", flat=True)) == {3}
     assert not LogEntry.objects.exists()
-    # One that does not say so cannot be tried.
-    assert "dry_run" in get_error(client, "product_shout", pk=shelf[0].pk, dry_run=True)
+    # An action without the option has no dry run.
+    assert "dry_run" in get_error(client, "product_shout", pk=products[0].pk, dry_run=True)
 
 
-def test_a_key_makes_an_action_happen_once(shelf: list[Product]) -> None:
+def test_an_idempotency_key_runs_an_action_once(products: list[Product]) -> None:
     client = as_user(user(), Stocked)
-    pks = [product.pk for product in shelf]
+    pks = [product.pk for product in products]
     assert call(client, "product_restock", pks=pks, idempotency_key="k") == call(
         client, "product_restock", pks=pks, idempotency_key="k"
     )
     assert set(Product.objects.values_list("stock", flat=True)) == {4}
 
 
-def test_functions_are_actions_too(shelf: list[Product]) -> None:
-    assert get_result(as_user(user(), Stocked), "product_shout", pk=shelf[0].pk)["result"] == "TEA"
+def test_functions_can_be_actions(products: list[Product]) -> None:
+    assert get_result(as_user(user(), Stocked), "product_shout", pk=products[0].pk)["result"] == "TEA"
 
 
-def test_one_row_that_may_not_be_touched_stops_it_all(shelf: list[Product]) -> None:
+def test_one_forbidden_row_stops_the_whole_action(products: list[Product]) -> None:
     class Careful(Stocked):
         def has_change_permission(self, ctx: Context, obj: Any = None) -> bool:
             return obj is None or obj.name != "Tea"
@@ -110,30 +110,30 @@ def test_one_row_that_may_not_be_touched_stops_it_all(shelf: list[Product]) -> N
 
     client = as_user(user(), Careful)
     hidden = Product.objects.create(name="Hidden", stock=3)
-    text = get_error(client, "product_restock", pks=[product.pk for product in shelf])
-    assert text == f"You may not do this to product Tea ({shelf[0].pk})"
-    text = get_error(client, "product_restock", pks=[shelf[1].pk, hidden.pk])
-    assert text.replace(str(hidden.pk), "…") == get_error(client, "product_restock", pks=[shelf[1].pk, 9999]).replace(
-        "9999", "…"
-    )
+    text = get_error(client, "product_restock", pks=[product.pk for product in products])
+    assert text == f"You may not do this to product Tea ({products[0].pk})"
+    text = get_error(client, "product_restock", pks=[products[1].pk, hidden.pk])
+    assert text.replace(str(hidden.pk), "…") == get_error(
+        client, "product_restock", pks=[products[1].pk, 9999]
+    ).replace("9999", "…")
     assert set(Product.objects.values_list("stock", flat=True)) == {3}
 
 
-def test_an_action_has_permissions_of_its_own(shelf: list[Product]) -> None:
+def test_an_action_has_permissions_of_its_own(products: list[Product]) -> None:
     from mcp_django.protocol.errors import InvalidParams
 
     tim = user("tim", "shop.view_product")
     names = set(async_to_sync(as_user(tim, Stocked).names)())
     assert names & {"product_restock", "product_total", "product_shout"} == {"product_shout"}
     with pytest.raises(InvalidParams, match="Unknown tool: product_retire"):
-        call(as_user(tim, Stocked), "product_retire", pk=shelf[1].pk, why="old")
+        call(as_user(tim, Stocked), "product_retire", pk=products[1].pk, why="old")
     client = as_user(user(), Stocked, answer=lambda method, params: {"action": "accept", "content": {}})
-    assert "You may not do this" in get_error(client, "product_retire", pk=shelf[0].pk, why="old")
-    get_result(client, "product_retire", pk=shelf[1].pk, why="old")
+    assert "You may not do this" in get_error(client, "product_retire", pk=products[0].pk, why="old")
+    get_result(client, "product_retire", pk=products[1].pk, why="old")
     assert get_result(client, "product_total")["result"] == 2
 
 
-def test_a_person_is_asked_with_what_is_to_be_done(shelf: list[Product]) -> None:
+def test_a_confirmation_describes_the_action(products: list[Product]) -> None:
     asked: list[str] = []
 
     def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -141,12 +141,12 @@ def test_a_person_is_asked_with_what_is_to_be_done(shelf: list[Product]) -> None
         return {"action": "decline"}
 
     client = as_user(user(), Stocked, answer=answer)
-    get_error(client, "product_retire", pk=shelf[1].pk, why="old")
-    assert asked == [f"Retire: product Coffee ({shelf[1].pk})?\nwhy: old"]
+    get_error(client, "product_retire", pk=products[1].pk, why="old")
+    assert asked == [f"Retire: product Coffee ({products[1].pk})?\nwhy: old"]
     assert Product.objects.get(name="Coffee").status == "active"
 
 
-def test_what_an_action_refuses_is_rolled_back(shelf: list[Product]) -> None:
+def test_an_action_that_fails_is_rolled_back(products: list[Product]) -> None:
     class Refusing(Products):
         @action
         def spoil(self, queryset: "QuerySet[Product]") -> None:
@@ -159,14 +159,14 @@ def test_what_an_action_refuses_is_rolled_back(shelf: list[Product]) -> None:
             return any(not block._from_testcase for block in blocks)
 
     client = as_user(user(), Refusing)
-    assert get_error(client, "product_spoil", pks=[shelf[0].pk]) == "On second thoughts, no."
+    assert get_error(client, "product_spoil", pks=[products[0].pk]) == "On second thoughts, no."
     assert set(Product.objects.values_list("stock", flat=True)) == {3}
-    assert get_result(client, "product_send", pk=shelf[0].pk, idempotency_key="k")["result"] is False
+    assert get_result(client, "product_send", pk=products[0].pk, idempotency_key="k")["result"] is False
 
 
-def test_arguments_are_checked_like_any_tools(shelf: list[Product]) -> None:
+def test_arguments_are_validated_like_those_of_a_tool(products: list[Product]) -> None:
     client = as_user(user(), Stocked)
-    assert "by" in get_error(client, "product_restock", pks=[shelf[0].pk], by="many")
+    assert "by" in get_error(client, "product_restock", pks=[products[0].pk], by="many")
     assert "pks" in get_error(client, "product_restock", pks=[])
     assert "pks" in get_error(client, "product_restock", pks=[1] * 101)
     tools = {tool["name"]: tool for tool in async_to_sync(client.request)("tools/list")["tools"]}
@@ -203,15 +203,15 @@ def test_invalid_actions_are_refused_when_declared() -> None:
             shop(type("Wrong", (Products,), {"act": action(gives), **options}))
 
 
-def test_a_subclass_can_do_without_an_action() -> None:
+def test_a_subclass_can_remove_an_action() -> None:
     server = shop(type("Less", (Stocked,), {"restock": None}))
     names = async_to_sync(PipelineClient(server).names)()
     assert "product_restock" not in names
     assert "product_retire" in names
 
 
-def test_a_permission_hook_that_needs_a_user_is_told_how_to_get_one(shelf: list[Product]) -> None:
+def test_a_permission_hook_without_a_user_gets_an_error_with_the_remedy(products: list[Product]) -> None:
     client = PipelineClient(shop(Stocked))
-    error = async_to_sync(client.error)("product_retire", pk=shelf[0].pk, why="old")
+    error = async_to_sync(client.error)("product_retire", pk=products[0].pk, why="old")
     assert "ctx.user is None" in error
     assert "LOCAL_USER" in error

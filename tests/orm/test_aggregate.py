@@ -1,4 +1,4 @@
-"""`aggregate`: groups, functions, what they are limited to."""
+"""`aggregate`: groups, functions, and limits."""
 
 import datetime as dt
 from decimal import Decimal
@@ -69,7 +69,7 @@ async def test_groups_by_a_relation_are_labelled(stock: None) -> None:
     assert [group["category"] and group["category"]["pk"] for group in found] == ["drinks", "food", None]
 
 
-async def test_groups_have_no_uri_where_rows_cannot_be_read_by_one(stock: None) -> None:
+async def test_groups_have_no_uri_if_rows_have_none(stock: None) -> None:
     class Unread(Categories):
         resources = False
 
@@ -88,7 +88,7 @@ async def test_groups_by_a_path_and_by_parts_of_dates(stock: None) -> None:
     ]
 
 
-async def test_metrics_can_be_named_and_narrow_groups(stock: None) -> None:
+async def test_metrics_can_have_names_and_filter_groups(stock: None) -> None:
     found = await groups(
         group_by=["category__name"],
         metrics=[{"function": "max", "field": "price", "name": "dearest"}, {"function": "count"}],
@@ -100,8 +100,8 @@ async def test_metrics_can_be_named_and_narrow_groups(stock: None) -> None:
 
 
 def test_invalid_aggregates_are_refused(db: Any, subtests: pytest.Subtests) -> None:
-    async def check(arguments: dict[str, Any], said: str) -> None:
-        assert said in await peer(Categories, Tags, Counted).error("product_aggregate", **arguments)
+    async def check(arguments: dict[str, Any], message: str) -> None:
+        assert message in await peer(Categories, Tags, Counted).error("product_aggregate", **arguments)
 
     cases = (
         ({"group_by": ["cost"]}, "unknown field to group or sum by 'cost'"),
@@ -118,12 +118,12 @@ def test_invalid_aggregates_are_refused(db: Any, subtests: pytest.Subtests) -> N
         ({"order_by": ["-cost"]}, "unknown name to order groups by 'cost'; did you mean 'count'?; there are: count"),
         ({"group_by": ["name"] * 5}, "group_by: has more items than the maximum of 4"),
     )
-    for arguments, said in cases:
-        with subtests.test(arguments=arguments, said=said):
-            async_to_sync(check)(arguments, said)
+    for arguments, message in cases:
+        with subtests.test(arguments=arguments, message=message):
+            async_to_sync(check)(arguments, message)
 
 
-async def test_a_row_out_of_sight_groups_like_none(stock: None) -> None:
+async def test_a_hidden_row_groups_like_null(stock: None) -> None:
     class Mine(Categories):
         def get_queryset(self, ctx: Context) -> Any:
             return super().get_queryset(ctx).filter(slug="food")
@@ -155,7 +155,7 @@ async def test_distinct_and_annotated_querysets_are_counted_once_for_each_row(st
     assert len((await data(client, "product_list"))["items"]) == 1
 
 
-def test_numbers_are_summed_up_and_averaged_on_every_database(stock: None, subtests: pytest.Subtests) -> None:
+def test_sums_and_averages_work_on_every_database(stock: None, subtests: pytest.Subtests) -> None:
     """PostgreSQL returns numeric for the sum of a key, and Django does not convert it."""
 
     class Suppliers(ModelToolset):

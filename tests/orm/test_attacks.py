@@ -1,4 +1,4 @@
-"""What a hostile client tries: hidden fields, other people's rows, and input made to hurt.
+"""Attempts of a hostile client: hidden fields, rows of others, and malicious input.
 
 Each hidden path is held against one that does not exist: the two answers must differ in nothing but the name that was
 asked for. A path that is refused in other words is an oracle, and so is one that is slower to refuse than to find.
@@ -25,7 +25,7 @@ SECRETS = ("Secret Supplies", "CH93-0076", "key-4711", "hunter2", "whispered", "
 
 
 class Orders(ModelToolset):
-    """Orders of the caller, with their owner and what is on them."""
+    """Orders of the caller, with their owner and lines."""
 
     model = Order
     fields = ["reference", "owner", "placed", "lines"]
@@ -45,7 +45,7 @@ class AllProducts(Products):
 
 @pytest.fixture
 def people() -> dict[str, Any]:
-    """Alice, who asks, and Bob, who has something to hide."""
+    """The caller Alice, and Bob with rows of his own."""
     make = get_user_model().objects.create
     alice = make(username="alice", is_superuser=True, password="pbkdf2-hash-alice")
     bob = make(username="bob", is_superuser=True, password="pbkdf2-hash-bob")
@@ -164,9 +164,7 @@ def bare(result: dict[str, Any]) -> str:
     return re.sub(r"did you mean '[a-z_]+'\?; ", "", json.dumps(result))
 
 
-def test_a_hidden_path_is_answered_like_one_that_does_not_exist(
-    alice: PipelineClient, subtests: pytest.Subtests
-) -> None:
+def test_a_hidden_path_is_refused_like_an_unknown_one(alice: PipelineClient, subtests: pytest.Subtests) -> None:
     async def check(model: str, position: str) -> None:
         make = POSITIONS[position]
         verb, arguments = make(NOWHERE)
@@ -185,7 +183,7 @@ def test_a_hidden_path_is_answered_like_one_that_does_not_exist(
                 async_to_sync(check)(model, position)
 
 
-async def test_no_answer_to_an_honest_question_holds_a_secret(alice: PipelineClient, goods: dict[str, Any]) -> None:
+async def test_no_result_of_a_valid_call_contains_a_secret(alice: PipelineClient, goods: dict[str, Any]) -> None:
     tea, own = goods["tea"], str(goods["alice"].pk)
     calls: list[tuple[str, dict[str, Any]]] = [
         ("product_describe", {}),
@@ -199,9 +197,9 @@ async def test_no_answer_to_an_honest_question_holds_a_secret(alice: PipelineCli
         ("category_list", {}),
         ("tag_list", {}),
     ]
-    said = [json.dumps(await alice.call(name, **arguments)) for name, arguments in calls]
-    said.append(json.dumps(await alice.request("tools/list")))
-    for answer in said:
+    results = [json.dumps(await alice.call(name, **arguments)) for name, arguments in calls]
+    results.append(json.dumps(await alice.request("tools/list")))
+    for answer in results:
         assert '"isError": true' not in answer
         assert not [secret for secret in SECRETS if secret in answer]
 
@@ -223,9 +221,7 @@ class TestRowsOfOthers:
         assert not result["isError"], result
         assert "of-bob" not in json.dumps(result)
 
-    async def test_are_not_found_by_their_key_and_answer_as_absent_ones(
-        self, alice: PipelineClient, goods: dict[str, Any]
-    ) -> None:
+    async def test_are_as_absent_as_unknown_keys(self, alice: PipelineClient, goods: dict[str, Any]) -> None:
         theirs, nobody = str(goods["bob"].pk), "00000000-0000-4000-8000-000000000000"
         foreign = await alice.call("order_get", pk=theirs)
         absent = await alice.call("order_get", pk=nobody)
@@ -360,7 +356,7 @@ class TestInputMadeToHurt:
             with subtests.test(cursor=cursor):
                 async_to_sync(check)(cursor)
 
-    async def test_a_cursor_is_good_for_its_own_question_only(self, alice: PipelineClient) -> None:
+    async def test_a_cursor_is_valid_for_its_own_query_only(self, alice: PipelineClient) -> None:
         await Product.objects.abulk_create([Product(name=f"P{number}") for number in range(4)])
         cursor = (await data(alice, "product_list", limit=2))["next_cursor"]
         for other in ({"filters": {"stock": 0}}, {"search": "tea"}, {"order_by": ["-name"]}):
@@ -400,7 +396,7 @@ class TestInputMadeToHurt:
             with subtests.test(names=names):
                 async_to_sync(check)(names)
 
-    async def test_an_argument_that_no_schema_names_is_refused(self, alice: PipelineClient) -> None:
+    async def test_an_argument_outside_of_the_schema_is_refused(self, alice: PipelineClient) -> None:
         for name in ("queryset", "using", "model", "user", "owner", "raw", "extra", "where", "annotations", "ctx"):
             result = await alice.call("product_list", **{name: "x"})
             assert result["isError"]

@@ -76,8 +76,8 @@ async def test_a_form_that_cannot_be_built_leaves_out_the_tools_that_write(
         assert await client.names() == sorted([*READING, *(name.replace("tag", "category") for name in READING)])
     assert await data(client, "tag_describe")
     [record] = caplog.records
-    for said in ("ERROR", "WritableTags", "'name'", "TypeError: 'NoneType' object is not iterable"):
-        assert said in f"{record.levelname} {record.getMessage()}"
+    for text in ("ERROR", "WritableTags", "'name'", "TypeError: 'NoneType' object is not iterable"):
+        assert text in f"{record.levelname} {record.getMessage()}"
 
 
 @pytest.mark.parametrize("style", ["per_model", "generic"])
@@ -88,8 +88,8 @@ def test_the_check_names_class_and_field_once(found: Registry, style: str) -> No
         for _ in range(2):
             [message] = check()
     assert message.id == "mcp_django.E004"
-    for said in ("WritableTags", "the form field 'name'", "readonly_fields", "TypeError: 'NoneType' object is not"):
-        assert said in message.msg
+    for text in ("WritableTags", "the form field 'name'", "readonly_fields", "TypeError: 'NoneType' object is not"):
+        assert text in message.msg
     assert "DEBUG" in str(message.hint)
 
 
@@ -107,9 +107,7 @@ async def test_generic_tools_leave_out_a_model_for_which_they_fail(found: Regist
     assert (await data(client, "models_describe", model="shop.Tag"))["model"] == "shop.Tag"
 
 
-def test_a_log_that_is_not_there_is_reported_once_for_each_toolset(
-    found: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_log_is_reported_once_for_each_toolset(found: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_django.orm.tools.history.get_log_entry_model", lambda: None)
     for model, kind in ((Tag, Tags), (Category, Categories)):
         register(model)(type(f"Logged{kind.__name__}", (kind,), {"tools": ("list", "history")}))
@@ -136,8 +134,8 @@ def test_a_column_that_fails_refuses_its_toolset_and_no_related_one(
     register(child)(type("OddChildren", (ModelToolset,), {"fields": ["odd"]}))
     [message] = check()
     assert message.id == "mcp_django.E004"
-    for said in ("Odds", "'name'", "AttributeError: no type"):
-        assert said in message.msg
+    for text in ("Odds", "'name'", "AttributeError: no type"):
+        assert text in message.msg
     assert next(one.name for one in found.tools) == "oddchild_count"
     assert len(found.toolsets) == 1
 
@@ -210,7 +208,7 @@ def test_a_receiver_that_fails_refuses_the_toolset_and_its_references(
 
 
 @isolate_apps("tests.shop")
-async def test_a_manager_is_not_asked_for_rows_until_a_form_is_made(found: Registry) -> None:
+async def test_a_manager_is_not_called_until_a_form_is_built(found: Registry) -> None:
     class ScopedManager(models.Manager[Any]):
         def get_queryset(self) -> Any:
             if not SCOPES:

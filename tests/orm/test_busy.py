@@ -15,21 +15,21 @@ sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="SQLite's tran
 
 @sqlite
 @pytest.mark.django_db(transaction=True)
-def test_a_write_takes_its_turn_before_it_reads(subtests: pytest.Subtests) -> None:
+def test_a_write_takes_the_lock_before_it_reads(subtests: pytest.Subtests) -> None:
     for dry_run in (False, True):
         with subtests.test(dry_run=dry_run):
             with CaptureQueriesContext(
                 connection,
-            ) as said:
+            ) as queries:
                 run_write(Group.objects.count, using="default", dry_run=dry_run)
                 Group.objects.count()
-            assert said[0]["sql"] == "BEGIN IMMEDIATE"
+            assert queries[0]["sql"] == "BEGIN IMMEDIATE"
             assert connection.transaction_mode is None
 
 
 @sqlite
 @pytest.mark.django_db(transaction=True)
-def test_one_that_does_not_get_its_turn_says_so() -> None:
+def test_a_write_without_the_lock_is_an_error() -> None:
     connection.ensure_connection()
     connection.cursor().execute("PRAGMA busy_timeout = 1")
     other = sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)

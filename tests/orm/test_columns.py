@@ -79,7 +79,7 @@ def test_choices_are_the_same_for_filters_descriptions_and_forms() -> None:
     ]
 
 
-def test_a_form_with_fewer_choices_offers_fewer() -> None:
+def test_a_form_with_fewer_choices_lists_fewer() -> None:
     class ParcelForm(forms.ModelForm):  # type: ignore[type-arg]
         grade = forms.TypedChoiceField(coerce=int, choices=[(2, "Second"), (9, "Not a grade")])
         state = forms.ChoiceField(choices=[("new", "New"), ("old", "Old")])
@@ -128,7 +128,7 @@ def test_null_is_refused_where_a_row_needs_a_value(subtests: pytest.Subtests) ->
             assert name in get_error(client, "parcel_update", pk=parcel.pk, values={name: None})
 
 
-def test_values_that_the_database_makes_may_be_omitted_and_are_returned() -> None:
+def test_generated_values_may_be_omitted_and_are_returned() -> None:
     client = as_user(user(), Parcels)
     schema = get_schemas(client, "parcel_create")
     assert schema["required"] == ["label", "weight"]
@@ -145,7 +145,7 @@ def test_values_that_the_database_makes_may_be_omitted_and_are_returned() -> Non
     assert Parcel.objects.get(label="a").fee == Decimal(1)
 
 
-def test_an_update_keeps_the_values_that_the_database_made() -> None:
+def test_an_update_keeps_generated_values() -> None:
     client = as_user(user(), Parcels)
     parcel = Parcel.objects.create(label="a", weight=1, state="old", rank=9)
     result = get_result(client, "parcel_update", pk=parcel.pk, values={"weight": 2})
@@ -232,8 +232,8 @@ def test_problems_of_the_parts_are_errors_of_their_field(measured_parcels: Pipel
     client = measured_parcels
     parcel = Parcel.objects.create(label="a", weight=1, state="t")
     for value, text in (([7, "x"], "Select a valid choice"), (2000, "too heavy")):
-        told = get_field_errors(client, "parcel_update", pk=parcel.pk, values={"weight": value})
-        assert text in told["weight"][0]
+        errors = get_field_errors(client, "parcel_update", pk=parcel.pk, values={"weight": value})
+        assert text in errors["weight"][0]
 
 
 def test_a_field_of_two_parts_that_only_the_form_has_is_written(measured_parcels: PipelineClient) -> None:
@@ -252,10 +252,10 @@ def test_values_that_the_database_rejects_are_errors_of_their_shown_fields(monke
 
     client = as_user(user(), Hasty)
     get_result(client, "parcel_create", values={"label": "a", "weight": 1})
-    told = get_field_errors(client, "parcel_create", values={"label": "b", "weight": 1})
-    assert told == {"rank": ["Parcel with this Rank already exists."]}
-    told = get_field_errors(client, "parcel_create", values={"label": "no weight", "weight": 1, "rank": 8})
-    assert told == {"weight": ["This field cannot be null."]}
+    errors = get_field_errors(client, "parcel_create", values={"label": "b", "weight": 1})
+    assert errors == {"rank": ["Parcel with this Rank already exists."]}
+    errors = get_field_errors(client, "parcel_create", values={"label": "no weight", "weight": 1, "rank": 8})
+    assert errors == {"weight": ["This field cannot be null."]}
 
 
 def test_columns_that_are_not_shown_are_never_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -315,7 +315,7 @@ def test_a_form_field_keeps_its_widget_and_an_omitted_one_keeps_the_default_of_t
         form = ParcelForm
 
     client = as_user(user(), Formed)
-    told = get_field_errors(client, "parcel_create", values={"label": "a", "weight": 11})
-    assert told == {"weight": ["too heavy"]}
+    errors = get_field_errors(client, "parcel_create", values={"label": "a", "weight": 11})
+    assert errors == {"weight": ["too heavy"]}
     item = get_result(client, "parcel_create", values={"label": "a", "weight": 9})["item"]
     assert (item["weight"], item["wrap"]) == (9, "")

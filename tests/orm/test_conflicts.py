@@ -48,7 +48,7 @@ ERRORS: list[tuple[DriverError, ColumnConflict | None]] = [
 ]
 
 
-def test_columns_are_found_where_the_database_names_them(subtests: pytest.Subtests) -> None:
+def test_columns_are_found_in_messages_of_the_database(subtests: pytest.Subtests) -> None:
     for cause, expected in ERRORS:
         with subtests.test(error=str(cause)):
             problem = IntegrityError(*cause.args)

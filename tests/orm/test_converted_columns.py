@@ -1,4 +1,4 @@
-"""Columns whose field classes convert values: what clients see, filter and write."""
+"""Columns whose field classes convert values: shown, filtered and written values."""
 
 from typing import Any
 

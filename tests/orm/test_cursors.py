@@ -64,7 +64,7 @@ ORDERS = [
 ]
 
 
-def test_every_row_comes_once_and_in_the_order_of_one_page(rows: None, subtests: pytest.Subtests) -> None:
+def test_pages_have_every_row_once_in_the_order_of_a_single_page(rows: None, subtests: pytest.Subtests) -> None:
     async def check(order: list[str]) -> None:
         client = peer(Categories, Tags, Rows)
         whole = await data(client, "product_list", order_by=order, limit=100)
@@ -87,7 +87,7 @@ async def test_null_is_greater_than_every_value(rows: None) -> None:
     assert [row["weight"] for row in down] == weights[::-1]
 
 
-async def test_rows_that_come_and_go_meanwhile_move_no_other(rows: None) -> None:
+async def test_inserted_and_deleted_rows_do_not_shift_pages(rows: None) -> None:
     client = peer(Categories, Tags, Rows)
     first = await data(client, "product_list", order_by=["name"], limit=5)
     await Product.objects.filter(name__in=["P00", "P04"]).adelete()
@@ -96,7 +96,7 @@ async def test_rows_that_come_and_go_meanwhile_move_no_other(rows: None) -> None
     assert [row["name"] for row in second["items"]] == ["P05", "P06", "P07", "P08", "P09"]
 
 
-async def test_the_order_of_the_model_is_the_default_as_far_as_it_is_shown(rows: None) -> None:
+async def test_the_default_order_is_the_visible_part_of_the_model_ordering(rows: None) -> None:
     class Unnamed(ModelToolset):
         model = Product
         fields = ["stock"]
@@ -108,7 +108,7 @@ async def test_the_order_of_the_model_is_the_default_as_far_as_it_is_shown(rows:
     assert await paged(client, limit=6) == [product.pk async for product in Product.objects.order_by("pk")]
 
 
-async def test_rows_out_of_sight_page_like_nulls(rows: None) -> None:
+async def test_hidden_related_rows_sort_like_nulls(rows: None) -> None:
     class Nothing(Categories):
         def get_queryset(self, ctx: Context) -> Any:
             return super().get_queryset(ctx).none()
@@ -127,13 +127,13 @@ def client(rows: None) -> PipelineClient:
     return peer(Categories, Tags, Rows)
 
 
-def test_a_cursor_is_for_the_question_it_was_made_for(client: PipelineClient, subtests: pytest.Subtests) -> None:
+def test_a_cursor_is_bound_to_its_query(client: PipelineClient, subtests: pytest.Subtests) -> None:
     async def check(other: dict[str, Any]) -> None:
         page = await data(client, "product_list", order_by=["stock"], limit=2)
         assert OTHER in await client.error(
             "product_list", **{"order_by": ["stock"], **other}, cursor=page["next_cursor"]
         )
-        # What changes nothing about the question may change.
+        # Arguments that do not affect the query may change.
         again = await client.call(
             "product_list", order_by=["stock"], limit=9, fields=["name"], cursor=page["next_cursor"]
         )
@@ -150,9 +150,7 @@ def test_a_cursor_is_for_the_question_it_was_made_for(client: PipelineClient, su
             async_to_sync(check)(other)
 
 
-async def test_a_cursor_is_for_the_caller_and_the_tool_it_was_made_for(
-    client: PipelineClient, django_user_model: Any
-) -> None:
+async def test_a_cursor_is_bound_to_its_caller_and_tool(client: PipelineClient, django_user_model: Any) -> None:
     class Others(Rows):
         prefix = "item"
 
@@ -195,14 +193,14 @@ async def test_an_order_by_large_texts_has_no_next_page(rows: None) -> None:
     assert len((await data(client, "product_list", order_by=["description"], limit=50))["items"]) == 17
 
 
-async def test_uuids_page_too(admin_user: Any) -> None:
+async def test_uuid_keys_can_be_paged(admin_user: Any) -> None:
     await Order.objects.abulk_create([Order(owner=admin_user, reference="same") for _ in range(7)])
     client = PipelineClient(make_server(toolsets=[Orders()]), principal(admin_user))
     seen = await paged(client, "order_list", limit=3)
     assert len(set(seen)) == 7
 
 
-async def test_the_limit_has_a_limit(client: PipelineClient) -> None:
+async def test_the_limit_of_a_page_is_bounded(client: PipelineClient) -> None:
     assert "greater than the maximum of 100" in await client.error("product_list", limit=101)
     assert "less than the minimum of 1" in await client.error("product_list", limit=0)
     assert len((await data(client, "product_list"))["items"]) == 17

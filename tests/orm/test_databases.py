@@ -78,7 +78,7 @@ async def test_a_toolset_reads_from_the_database_it_names(asked: list[str]) -> N
     assert set(asked) == {"replica"}
 
 
-async def test_without_a_word_the_routers_say_where_to_read(asked: list[str]) -> None:
+async def test_by_default_the_routers_choose_the_database_for_reads(asked: list[str]) -> None:
     await tea()
     asked.clear()
     with override_settings(DATABASE_ROUTERS=[Reader()]):
@@ -86,7 +86,7 @@ async def test_without_a_word_the_routers_say_where_to_read(asked: list[str]) ->
     assert set(asked) == {"replica"}
 
 
-async def test_what_is_written_is_read_and_written_where_writes_go(asked: list[str], admin_user: Any) -> None:
+async def test_a_write_reads_and_writes_the_database_for_writes(asked: list[str], admin_user: Any) -> None:
     class Replicated(Tags):
         using = "replica"
         tools = ["list", "create", "update", "delete", "history"]
@@ -102,7 +102,7 @@ async def test_what_is_written_is_read_and_written_where_writes_go(asked: list[s
 
 
 class Houses(ModelToolset):
-    """Categories stand for the tenants."""
+    """Categories are the tenants."""
 
     model = Category
     fields = ["slug", "name"]
@@ -126,7 +126,7 @@ class Goods(ModelToolset):
 
 
 class Lines(ModelToolset):
-    """Lines of orders, which belong to nobody by themselves."""
+    """Lines of orders, which have no owner of their own."""
 
     model = Line
     fields = ["quantity", "product", "product__name"]
@@ -134,7 +134,7 @@ class Lines(ModelToolset):
     tools = ["list", "count", "aggregate"]
 
 
-async def test_a_tenant_s_rows_are_all_there_is_for_its_clients() -> None:
+async def test_clients_of_a_tenant_see_its_rows_only() -> None:
     order = await Order.objects.acreate(owner=await User.objects.acreate(username="ada"), reference="1")
     for house in ("red", "blue"):
         await Category.objects.acreate(slug=house, name=f"{house} house")

@@ -1,4 +1,4 @@
-"""What a toolset may declare, and what is refused when it is registered."""
+"""Declarations of toolsets, and those that are refused at registration."""
 
 from typing import Any, ClassVar
 
@@ -70,11 +70,11 @@ def test_a_wrong_declaration_is_refused_with_the_reason(subtests: pytest.Subtest
         ),
         (None, {"fields": ["name"]}, "no model; write @register"),
     )
-    for model, attributes, said in cases:
-        with subtests.test(model=model, attributes=attributes, said=said):
+    for model, attributes, message in cases:
+        with subtests.test(model=model, attributes=attributes, message=message):
             with pytest.raises(DeclarationError) as refused:
                 shop(toolset(model, **attributes))
-            assert said in str(refused.value)
+            assert message in str(refused.value)
 
 
 def test_fields_are_all_but_the_excluded_and_sensitive_ones() -> None:
@@ -91,7 +91,7 @@ def test_fields_are_all_but_the_excluded_and_sensitive_ones() -> None:
     assert set(instance.exposure.ordering) == {"pk"}
 
 
-def test_names_of_secrets_are_known(subtests: pytest.Subtests) -> None:
+def test_names_of_secrets_are_recognized(subtests: pytest.Subtests) -> None:
     for name in (
         *("password", "user__password", "api_key", "apiKey", "secretToken", "reset_code", "password_hash", "otp"),
         *("salt", "private_key", "session_key", "access_token", "credentials", "totp_secret"),
@@ -187,7 +187,7 @@ def test_a_path_into_a_model_without_toolset_is_left_out_and_reported() -> None:
     assert problem == "'order__reference' is left out: shop.Order has no toolset on this server"
 
 
-def test_a_path_to_what_the_other_toolset_does_not_show_is_left_out_and_reported() -> None:
+def test_a_path_to_a_hidden_field_of_another_toolset_is_left_out_and_reported() -> None:
     class Mine(ModelToolset):
         model = Product
         fields = ["name", "tags", "tags__internal_note", "category__parent__name"]
@@ -200,7 +200,7 @@ def test_a_path_to_what_the_other_toolset_does_not_show_is_left_out_and_reported
     assert "the toolset of shop.Tag does not show 'internal_note'" in mine.exposure.problems[0]
 
 
-def test_a_neighbour_registered_later_is_seen() -> None:
+def test_a_related_toolset_registered_later_is_used() -> None:
     server = shop(Products)
     (products,) = server.registry.toolsets
     assert "category__name" not in products.exposure.fields
@@ -232,7 +232,7 @@ def test_the_tools_of_a_model_with_a_long_name_have_names_that_hosts_accept() ->
 
 
 @isolate_apps("tests.shop")
-def test_a_boolean_or_a_time_is_no_secret_whatever_its_name() -> None:
+def test_a_boolean_or_a_time_is_never_treated_as_a_secret() -> None:
     class Team(models.Model):
         require_2fa = models.BooleanField(default=False)
         token_expires = models.DateTimeField(null=True)

@@ -1,4 +1,4 @@
-"""`delete`: what goes along, what forbids it, and who may."""
+"""`delete`: dependent rows, protected references, and permissions."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def ordered(owner: User) -> Order:
     return order
 
 
-def test_a_row_is_deleted_with_what_goes_along(drinks: Category) -> None:
+def test_a_row_is_deleted_with_its_dependent_rows(drinks: Category) -> None:
     result = get_result(as_user(user()), "category_delete", pk="drinks")
     assert result == {
         "pk": "drinks",
@@ -41,14 +41,14 @@ def test_a_row_is_deleted_with_what_goes_along(drinks: Category) -> None:
     assert not Category.objects.exists()
 
 
-def test_a_dry_run_says_so_and_deletes_nothing(drinks: Category) -> None:
+def test_a_dry_run_is_marked_and_deletes_nothing(drinks: Category) -> None:
     result = get_result(as_user(user()), "category_delete", pk="drinks", dry_run=True)
     assert (result["deleted"], result["dry_run"]) == ({"categories": 2}, True)
     assert Category.objects.count() == 3
     assert not LogEntry.objects.exists()
 
 
-def test_what_refers_to_a_row_may_forbid_it(drinks: Category) -> None:
+def test_protected_references_prevent_a_deletion(drinks: Category) -> None:
     Product.objects.create(name="Tea", category=drinks, secret_token="hunter2")
     for dry_run in (False, True):
         text = get_error(as_user(user(f"sue{dry_run}")), "category_delete", pk="drinks", dry_run=dry_run)
@@ -59,14 +59,14 @@ def test_what_refers_to_a_row_may_forbid_it(drinks: Category) -> None:
     assert Category.objects.count() == 3
 
 
-def test_rows_that_the_caller_cannot_look_at_are_not_named(drinks: Category) -> None:
+def test_dependent_rows_that_the_caller_cannot_view_are_not_named(drinks: Category) -> None:
     Product.objects.create(name="Tea", category=drinks)
     assert "other rows (1)" in get_error(as_user(user(), Categories), "category_delete", pk="drinks")
     mallory = user("mallory", "shop.delete_category", "shop.view_category")
     assert "other rows (1)" in get_error(as_user(mallory, Categories, Products), "category_delete", pk="drinks")
 
 
-def test_what_goes_along_takes_the_permission_to_delete_it_where_it_is_exposed() -> None:
+def test_dependent_rows_of_a_toolset_need_its_delete_permission() -> None:
     class Lines(ModelToolset):
         model = Line
         fields = ("product", "quantity")
@@ -85,7 +85,7 @@ def test_what_goes_along_takes_the_permission_to_delete_it_where_it_is_exposed()
     assert result["deleted"] == {"other rows": 2}
 
 
-def test_inlines_are_asked_too() -> None:
+def test_inlines_are_checked_for_the_delete_permission() -> None:
     class Kept(ModelInline):
         model = Line
         fields = ("quantity",)
@@ -103,7 +103,7 @@ def test_inlines_are_asked_too() -> None:
     assert get_result(as_user(sue, Ordered), "order_delete", pk=str(order.pk))["deleted"] == {"lines": 1}
 
 
-def test_a_project_may_delete_in_its_own_way(drinks: Category) -> None:
+def test_delete_model_can_be_overridden(drinks: Category) -> None:
     class Archived(Categories):
         def delete_model(self, ctx: Context, obj: Any) -> None:
             Category.objects.filter(pk=obj.pk).update(name=f"{obj.name} (by {ctx.user})")
@@ -120,7 +120,7 @@ def test_a_deletion_is_logged(drinks: Category) -> None:
     assert entry.user.get_username() == "sue"
 
 
-def test_what_the_database_keeps_for_itself_is_told_apart_from_what_goes() -> None:
+def test_kept_rows_are_distinguished_from_deleted_ones() -> None:
     """SET_NULL changes rows and deletes none."""
     from django.contrib.auth.models import Group
 

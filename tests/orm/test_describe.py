@@ -1,4 +1,4 @@
-"""`describe`, the schemas, and what both say about fields."""
+"""`describe`, the schemas, and their descriptions of fields."""
 
 import json
 import re
@@ -29,7 +29,7 @@ async def fields(*toolsets: type[ModelToolset]) -> dict[str, dict[str, Any]]:
     return {field["name"]: field for field in described["fields"]}
 
 
-async def test_it_says_what_can_be_asked(db: Any) -> None:
+async def test_describe_lists_fields_filters_and_orders(db: Any) -> None:
     described = await data(peer(Categories, Tags, Everything), "product_describe")
     assert described["model"] == "shop.Product"
     assert described["description"] == "Things on the shelves."
@@ -61,7 +61,7 @@ def german(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("german")
-async def test_choices_are_told_in_the_caller_s_language(db: Any) -> None:
+async def test_choices_are_in_the_language_of_the_caller(db: Any) -> None:
     for language, labels in (("en", ["Draft", "Active", "Gone"]), ("de", ["Entwurf", "Lieferbar", "Vergriffen"])):
         with translation.override(language):
             found = await fields(Everything)
@@ -70,16 +70,16 @@ async def test_choices_are_told_in_the_caller_s_language(db: Any) -> None:
 
 
 @pytest.mark.usefixtures("german")
-async def test_schemas_are_in_the_project_s_language_whoever_calls_first(db: Any) -> None:
+async def test_schemas_are_in_the_language_of_the_project_for_any_first_caller(db: Any) -> None:
     class ProductInline(ModelInline):
         model = Product
         fields = ["status"]
 
-    class Shelves(Categories):
+    class LabelledCategories(Categories):
         tools = ["describe", "create"]
         inlines = [ProductInline]
 
-    client = peer(Shelves)
+    client = peer(LabelledCategories)
     with translation.override("de"):
         await data(client, "category_describe")
     described = await data(client, "category_describe")
@@ -97,7 +97,7 @@ async def test_the_label_of_a_choice_is_a_field_if_it_is_named(db: Any) -> None:
     assert row == {"pk": product.pk, "status": "gone", "get_status_display": "Gone"}
 
 
-async def test_tools_are_listed_as_the_official_schema_wants_them(db: Any) -> None:
+async def test_listed_tools_match_the_official_schema(db: Any) -> None:
     client = peer(Categories, Tags, Everything, Orders)
     listed = await client.request("tools/list")
     for tool in listed["tools"]:
@@ -111,7 +111,7 @@ class Undescribed(Everything):
     tools = ["list", "get", "aggregate"]
 
 
-async def test_schemas_explain_themselves_where_describe_does_not(db: Any) -> None:
+async def test_schemas_have_explanations_without_the_describe_tool(db: Any) -> None:
     tools = {tool["name"]: tool for tool in (await peer(Undescribed).request("tools/list"))["tools"]}
     row = tools["product_get"]["outputSchema"]["properties"]
     assert row["name"] == {"type": "string", "description": "As on the label"}
@@ -209,7 +209,7 @@ async def test_computed_fields_of_any_annotation_are_shown(db: Any) -> None:
     }
 
 
-async def test_moments_are_in_the_current_time_zone(db: Any, settings: Any) -> None:
+async def test_datetimes_are_in_the_current_time_zone(db: Any, settings: Any) -> None:
     from django.utils import timezone
 
     product = await Product.objects.acreate(name="Tea", updated="2026-06-30T22:30:00Z")

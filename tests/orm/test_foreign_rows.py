@@ -1,4 +1,4 @@
-"""Writes never reach rows that their caller cannot see: by a key that is taken, or by what a deletion takes along."""
+"""Writes never reach rows that the caller cannot see, by an existing key or by a cascade."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.support.savepoints import rolled_back
 pytestmark = pytest.mark.django_db
 
 
-def test_a_new_row_never_takes_the_place_of_one_that_was_not_seen_while_it_was_checked() -> None:
+def test_a_new_row_never_overwrites_a_hidden_one() -> None:
     """Django saves a row that has a primary key by an UPDATE first."""
 
     class Raced(Categories):
@@ -47,7 +47,7 @@ def of_bob() -> Order:
     return order
 
 
-def test_a_deletion_does_not_take_along_rows_of_a_toolset_that_are_out_of_the_callers_sight(
+def test_a_deletion_never_deletes_hidden_rows_of_a_toolset(
     subtests: pytest.Subtests,
 ) -> None:
     for dry_run in (False, True):
@@ -58,7 +58,7 @@ def test_a_deletion_does_not_take_along_rows_of_a_toolset_that_are_out_of_the_ca
             assert Line.objects.exists()
 
 
-def test_a_deletion_of_an_inline_asks_for_what_goes_along_too() -> None:
+def test_deleting_an_inline_checks_its_dependent_rows() -> None:
     class OrderInline(ModelInline):
         model = Order
         name = "orders"

@@ -1,4 +1,4 @@
-"""What a class asks of everybody holds wherever its rows are reached from: paths, labels, references, inlines."""
+"""Permissions of a class apply to its rows everywhere: paths, labels, references, inlines."""
 
 from typing import Any
 
@@ -75,16 +75,14 @@ def client(who: User, *toolsets: type[ModelToolset], scopes: frozenset[str] = fr
 RIGHTS = ("shop.view_product", "shop.view_supplier", "shop.add_product", "shop.change_supplier")
 
 
-def test_rows_of_a_guarded_toolset_are_out_of_sight_behind_a_relation(
-    supplier: Supplier, subtests: pytest.Subtests
-) -> None:
+def test_rows_of_a_guarded_toolset_are_hidden_behind_a_relation(supplier: Supplier, subtests: pytest.Subtests) -> None:
     for suppliers in (ByPermission, ByScope, ByFunction):
         with subtests.test(suppliers=suppliers), rolled_back():
             peer = client(user("tim", *RIGHTS), Products, suppliers)
             (row,) = get_result(peer, "product_list")["items"]
             assert row == {"pk": row["pk"], "name": "Tea", "supplier": {"pk": supplier.pk}}
-            told = call(peer, "product_list", filters={"supplier__bank_account__startswith": "CH"})
-            assert "unknown filter" in told["content"][0]["text"]
+            result = call(peer, "product_list", filters={"supplier__bank_account__startswith": "CH"})
+            assert "unknown filter" in result["content"][0]["text"]
             assert "supplier" in get_field_errors(
                 peer, "product_create", values={"name": "Coffee", "supplier": supplier.pk}
             )
@@ -96,7 +94,7 @@ def test_rows_are_visible_to_callers_with_the_permissions_of_the_class(supplier:
     assert (row["supplier"]["label"], row["supplier__bank_account"]) == ("Acme", "CH93")
 
 
-def test_an_inline_asks_for_what_the_toolset_of_its_model_asks_for(supplier: Supplier) -> None:
+def test_an_inline_needs_the_permissions_of_the_toolset_of_its_model(supplier: Supplier) -> None:
     peer = client(user("tim", *RIGHTS), WithProducts, GuardedProducts)
     assert "products" not in get_result(peer, "supplier_get", pk=supplier.pk)
     given = {"pk": supplier.pk, "inlines": {"products": {"add": [{"name": "Coffee"}]}}}

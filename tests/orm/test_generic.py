@@ -40,13 +40,13 @@ async def models(client: PipelineClient, tool: str = "models_list") -> list[str]
     return found
 
 
-async def test_however_many_models_there_are_there_is_one_tool_for_each_verb() -> None:
+async def test_all_models_share_one_tool_for_each_verb() -> None:
     client = peer()
     assert await client.names() == VERBS
     assert await models(client) == ["shop.Category", "shop.Order", "shop.Product", "shop.Tag"]
 
 
-async def test_the_verbs_do_for_each_model_what_its_own_tools_would() -> None:
+async def test_generic_verbs_equal_the_tools_of_each_model() -> None:
     await Category.objects.acreate(slug="drinks", name="Drinks")
     for number in range(25):
         await Product.objects.acreate(name=f"Tea {number:02}", category_id="drinks", stock=number)
@@ -65,7 +65,7 @@ async def test_the_verbs_do_for_each_model_what_its_own_tools_would() -> None:
     assert (await read(client, "shop.category://drinks"))["name"] == "Drinks"
 
 
-async def test_what_a_model_does_not_take_is_refused_in_the_words_of_its_own_tool() -> None:
+async def test_invalid_arguments_are_refused_with_the_messages_of_the_own_tool() -> None:
     client = peer()
     assert "stock" in await client.error("models_list", model="shop.Product", filters={"stokc": 1})
     assert "pk" in await client.error("models_get", model="shop.Product")
@@ -86,7 +86,7 @@ async def test_a_hidden_model_is_refused_like_one_that_does_not_exist() -> None:
     ]
 
 
-async def test_who_may_see_no_model_sees_no_tool() -> None:
+async def test_a_caller_without_visible_models_sees_no_tool() -> None:
     client = peer(principal=principal(await sync_to_async(user)("nobody")))
     assert await client.names() == []
     with pytest.raises(InvalidParams, match="Unknown tool: models_list"):
@@ -95,7 +95,7 @@ async def test_who_may_see_no_model_sees_no_tool() -> None:
         await client.call("models_purge", model="shop.Tag")
 
 
-async def test_rows_of_others_are_as_absent_as_ever() -> None:
+async def test_rows_of_others_are_absent() -> None:
     ada, bob = await sync_to_async(user)("ada", "view_order"), await sync_to_async(user)("bob", "view_order")
     order = await Order.objects.acreate(owner=ada, reference="A-1")
     client = peer(principal=principal(bob))
@@ -121,7 +121,7 @@ async def test_a_hook_that_refuses_hides_the_model_and_one_that_fails_does_too()
     assert len({text.replace(name, "X") for text, name in zip(texts, ("Tag", "Category", "None"), strict=True)}) == 1
 
 
-async def test_scopes_guards_and_interceptors_of_a_toolset_hold() -> None:
+async def test_scopes_guards_and_interceptors_of_a_toolset_apply() -> None:
     def refuse(ctx: Context) -> None:
         raise ToolError(f"not now: {ctx.metadata['verb']} of {ctx.metadata['model']}")
 
@@ -138,18 +138,18 @@ async def test_scopes_guards_and_interceptors_of_a_toolset_hold() -> None:
     assert await client.error("models_list", model="shop.Category") == "not now: list of shop.Category"
 
 
-async def test_the_older_clients_are_told_of_wrong_arguments_as_they_expect() -> None:
+async def test_clients_of_older_revisions_get_their_error_for_invalid_arguments() -> None:
     client = peer(version=HANDSHAKE)
     assert "not one of" in await client.error("models_list", model="shop.Nothing")
     with pytest.raises(InvalidParams, match="not one of"):
         await peer(version="2025-06-18").call("models_list", model="shop.Nothing")
 
 
-async def test_methods_of_a_toolset_stay_tools_of_their_own() -> None:
+async def test_methods_of_a_toolset_remain_separate_tools() -> None:
     class Shouting(Tags):
         @tool
         def shout(self) -> str:
-            """Say something loud."""
+            """Return a text in capitals."""
             return "TAG"
 
     client = peer(Shouting, Categories)
@@ -158,7 +158,7 @@ async def test_methods_of_a_toolset_stay_tools_of_their_own() -> None:
 
 
 @override_settings(MCP={"AUTH": "none", "ORM_STYLE": "generic", "SERVERS": {"default": {}, "staff": {}}})
-async def test_a_server_of_the_settings_serves_the_style_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_of_the_settings_has_their_style(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_django.server.primitives.registry.REGISTRIES", {})
     register(Tag, server="staff")(Tags)
     server = get_server("staff")
@@ -180,7 +180,7 @@ async def test_a_server_may_have_a_style_of_its_own(monkeypatch: pytest.MonkeyPa
                 assert await PipelineClient(get_server(alias)).names() == names
 
 
-def test_one_schema_is_true_of_all() -> None:
+def test_one_schema_fits_all_models() -> None:
     text, number = {"type": "string", "maxLength": 5}, {"type": "integer", "minimum": 1}
     first = {
         "type": "object",
@@ -224,7 +224,7 @@ async def test_rows_are_written_with_the_questions_and_permissions_of_their_mode
     assert "models_create" not in await seen.names()
 
 
-def test_the_lists_fit_the_official_schema(subtests: pytest.Subtests) -> None:
+def test_listed_tools_match_the_official_schema(subtests: pytest.Subtests) -> None:
     async def check(version: str) -> None:
         validator(version, "ListToolsResult")(await peer(version=version).request("tools/list"))
 

@@ -33,7 +33,7 @@ def client(*toolsets: type[ModelToolset], **given: Any) -> PipelineClient:
     return PipelineClient(server, principal=principal(user()), **given)
 
 
-def test_rows_of_every_model_are_written_and_told_apart() -> None:
+def test_rows_of_every_model_are_written_and_identified() -> None:
     sue = client()
     tea = get_result(sue, "models_create", model="shop.Product", values={"name": "Tea"}, idempotency_key="k")["pk"]
     # The same key for another model is another write.
@@ -41,8 +41,8 @@ def test_rows_of_every_model_are_written_and_told_apart() -> None:
     assert (Product.objects.count(), Tag.objects.count()) == (1, 1)
     result = get_result(sue, "models_update", model="shop.Product", pk=tea, values={"stock": 4}, dry_run=True)
     assert (result["changed"], Product.objects.get().stock) == (["stock"], 0)
-    told = get_field_errors(sue, "models_update", model="shop.Product", pk=tea, values={"category": "nowhere"})
-    assert set(told) == {"category"}
+    errors = get_field_errors(sue, "models_update", model="shop.Product", pk=tea, values={"category": "nowhere"})
+    assert set(errors) == {"category"}
     assert "cost" in get_error(sue, "models_update", model="shop.Product", pk=tea, values={"cost": "1"})
     lines = {"lines": {"add": [{"product": tea}]}}
     get_result(sue, "models_create", model="shop.Order", values={"reference": "A1"}, inlines=lines)
@@ -50,7 +50,7 @@ def test_rows_of_every_model_are_written_and_told_apart() -> None:
     assert get_result(sue, "models_history", model="shop.Product", pk=tea)["items"][0]["kind"] == "added"
 
 
-def test_a_person_is_asked_there_too(subtests: pytest.Subtests) -> None:
+def test_a_generic_write_requires_confirmation(subtests: pytest.Subtests) -> None:
     def check(version: str) -> None:
         asked: list[str] = []
 
@@ -72,7 +72,7 @@ def test_a_person_is_asked_there_too(subtests: pytest.Subtests) -> None:
             check(version)
 
 
-def test_what_may_be_written_is_described_to_those_who_may() -> None:
+def test_writable_fields_are_described_to_permitted_callers() -> None:
     class Described(Orders):
         tools = ("describe", "create", "update")
 
@@ -81,14 +81,14 @@ def test_what_may_be_written_is_described_to_those_who_may() -> None:
 
     sue = client(Described, DescribedTags, Products)
     described = get_result(sue, "models_describe", model="shop.Order")
-    said = described["writes"]
-    assert set(said) == {"models_create", "models_update"}
-    assert said["models_create"]["values"]["required"] == ["reference"]
+    writes = described["writes"]
+    assert set(writes) == {"models_create", "models_update"}
+    assert writes["models_create"]["values"]["required"] == ["reference"]
     assert "product" in described["inlines"]["lines"]["changes"]["properties"]["add"]["items"]["properties"]
     assert set(get_result(sue, "models_describe", model="shop.Tag")["writes"]) == {"models_create"}
 
 
-async def test_what_all_models_take_is_said_to_its_last_part() -> None:
+async def test_shared_arguments_are_described_completely() -> None:
     class Counted(Products):
         tools = ("list", "aggregate")
 

@@ -1,4 +1,4 @@
-"""What is not exposed cannot be reached: by no filter, order, search, aggregation, path, cursor or error."""
+"""Hidden fields and rows cannot be reached by any filter, order, search, aggregation, path, cursor or error."""
 
 import re
 from typing import Any
@@ -58,9 +58,9 @@ def test_hidden_names_cannot_be_used_in_any_argument(
 ) -> None:
     async def check(name: str) -> None:
         for tool in ("product_list", "product_count", "product_aggregate"):
-            said = await client.error(tool, filters={name: SECRET})
-            assert "unknown filter" in said or "does not support the lookup" in said
-            assert SECRET not in said
+            message = await client.error(tool, filters={name: SECRET})
+            assert "unknown filter" in message or "does not support the lookup" in message
+            assert SECRET not in message
 
     for name in HIDDEN:
         with subtests.test(name=name), rolled_back():
@@ -88,13 +88,13 @@ def test_hidden_names_cannot_be_used_in_any_argument(
             async_to_sync(check)(nested)
 
 
-async def test_search_looks_at_nothing_else(client: PipelineClient, product: Product) -> None:
+async def test_search_uses_search_fields_only(client: PipelineClient, product: Product) -> None:
     for text in (SECRET, "Hidden", f'"{SECRET}"', "%", "_", "Te_", ""):
         page = await data(client, "product_list", search=text, fields=["name"])
         assert [row["name"] for row in page["items"]] == ([] if text else ["Tea"]), text
 
 
-async def test_nothing_that_is_answered_holds_a_secret(client: PipelineClient, product: Product) -> None:
+async def test_no_result_contains_a_secret(client: PipelineClient, product: Product) -> None:
     for tool, arguments in [
         ("product_describe", {}),
         ("product_list", {}),
@@ -114,7 +114,7 @@ async def test_hidden_names_are_in_no_schema(client: PipelineClient) -> None:
         assert not re.search(rf"\b{name}\b", text)
 
 
-# What depends on the caller
+# Rules that depend on the caller
 
 
 class Viewer:
@@ -128,7 +128,7 @@ class Viewer:
         return peer(*(toolsets or (Categories, Tags, Everything, Orders)), principal=principal(self.user))
 
 
-def test_without_the_permission_tools_are_not_there(product: Product) -> None:
+def test_without_the_permission_tools_are_absent(product: Product) -> None:
     client = Viewer("view_tag").client()
     assert async_to_sync(client.names)() == ["tag_count", "tag_describe", "tag_get", "tag_list"]
     with pytest.raises(InvalidParams, match="Unknown tool: product_list"):
@@ -137,7 +137,7 @@ def test_without_the_permission_tools_are_not_there(product: Product) -> None:
 
 @pytest.fixture
 def limited(product: Product) -> PipelineClient:
-    """Somebody who may view products, and no categories or tags."""
+    """A user who may view products, and no categories or tags."""
     return Viewer("view_product").client()
 
 
@@ -195,7 +195,7 @@ class FoodOnly(Categories):
 
 @pytest.fixture
 def narrow(product: Product) -> PipelineClient:
-    """Somebody who sees products in all categories, but of these only food."""
+    """A user who sees all products, and only the category food."""
     food = Category.objects.create(slug="food", name="Food")
     Product.objects.create(name="Bread", category=food)
     Product.objects.create(name="Loose")
@@ -207,7 +207,7 @@ async def names(client: PipelineClient, **arguments: Any) -> list[str]:
     return [row["name"] for row in page["items"]]
 
 
-async def test_a_row_out_of_sight_is_null_wherever_it_is_pointed_at(narrow: PipelineClient, product: Product) -> None:
+async def test_a_reference_to_a_hidden_row_is_null(narrow: PipelineClient, product: Product) -> None:
     row = await data(narrow, "product_get", pk=product.pk)
     assert row["category"] is None
     assert row["category__name"] is None
@@ -226,14 +226,14 @@ async def test_a_row_out_of_sight_is_null_wherever_it_is_pointed_at(narrow: Pipe
     assert await names(narrow, search="drinks") == []
 
 
-async def test_rows_out_of_sight_leave_no_trace_in_the_order(narrow: PipelineClient, product: Product) -> None:
+async def test_hidden_rows_do_not_affect_the_order(narrow: PipelineClient, product: Product) -> None:
     ascending = await names(narrow, order_by=["category__name", "name"])
     descending = await names(narrow, order_by=["-category__name", "name"])
     assert ascending == ["Bread", "Loose", "Tea"]
     assert descending == ["Loose", "Tea", "Bread"]
 
 
-async def test_related_lists_hold_what_is_in_sight(product: Product) -> None:
+async def test_related_lists_contain_visible_rows_only(product: Product) -> None:
     class Cold(Tags):
         def get_queryset(self, ctx: Context) -> Any:
             return super().get_queryset(ctx).exclude(name="hot")
@@ -283,7 +283,7 @@ async def test_a_user_behind_a_relation_is_a_bare_key(orders: tuple[Viewer, View
     assert "unknown filter" in await ada.client(Orders).error("order_list", filters={"owner__username": "ada"})
 
 
-async def test_the_hook_decides_where_the_project_overrides_it(product: Product) -> None:
+async def test_an_overridden_hook_decides(product: Product) -> None:
     class Guests(Everything):
         def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
             return ctx.principal.key.endswith("guest|") and (obj is None or obj.name == "Tea")
@@ -299,7 +299,7 @@ async def test_the_hook_decides_where_the_project_overrides_it(product: Product)
             await stranger.call(tool, **({"pk": 1} if tool == "product_get" else {}))
 
 
-async def test_sensitive_fields_are_shown_and_nothing_else(product: Product) -> None:
+async def test_listed_sensitive_fields_are_shown(product: Product) -> None:
     class Tokens(ModelToolset):
         model = Product
         fields = ["name", "secret_token"]
@@ -336,7 +336,7 @@ class Active(Manager[Any]):
         return super().all().filter(status="active")
 
 
-def test_a_manager_that_may_leave_rows_out_is_known(subtests: pytest.Subtests) -> None:
+def test_a_manager_that_filters_rows_is_detected(subtests: pytest.Subtests) -> None:
     """Of no other is a queryset kept for all callers."""
     cases = (
         (Manager, False),

@@ -1,4 +1,4 @@
-"""`history`: the admin's log of a row, as far as the toolset shows what it speaks of."""
+"""`history`: the admin's log of a row, without fields that the toolset hides."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ def logged(by: User, row: Any, message: Any, flag: int = CHANGE) -> None:
     LogEntry.objects.log_actions(by.pk, [row], flag, message if isinstance(message, str) else json.dumps(message))
 
 
-def test_what_clients_did_is_in_the_admins_log_and_in_the_history() -> None:
+def test_writes_are_in_the_log_of_the_admin_and_in_the_history() -> None:
     client = as_user(user())
     pk = get_result(client, "product_create", values={"name": "Tea"})["pk"]
     get_result(client, "product_update", pk=pk, values={"stock": 9, "is_new": True, "name": "Tea"})
@@ -38,7 +38,7 @@ def test_what_clients_did_is_in_the_admins_log_and_in_the_history() -> None:
     assert entry.get_change_message() == "Changed Stock and Is new."
 
 
-def test_what_the_toolset_does_not_show_is_left_out(tea: Product) -> None:
+def test_hidden_fields_are_left_out_of_the_history(tea: Product) -> None:
     sue, boss = user(), user("boss")
     logged(boss, tea, [{"changed": {"fields": ["Secret token", "Cost"]}}])
     logged(boss, tea, [{"changed": {"fields": ["Cost", "Stock"]}}])
@@ -54,7 +54,7 @@ def test_what_the_toolset_does_not_show_is_left_out(tea: Product) -> None:
     assert {item["by"]["you"] for item in result["items"]} == {False}
 
 
-def test_people_are_named_where_the_caller_may_see_users(tea: Product) -> None:
+def test_users_are_named_to_callers_who_may_view_users(tea: Product) -> None:
     class Users(ModelToolset):
         model = User
         fields = ("username",)
@@ -68,7 +68,7 @@ def test_people_are_named_where_the_caller_may_see_users(tea: Product) -> None:
     assert item["by"] == {"you": False}
 
 
-def test_rows_below_are_told_of_without_their_names() -> None:
+def test_inline_rows_are_mentioned_without_their_names() -> None:
     sue = user()
     tea = Product.objects.create(name="Tea")
     client = as_user(sue, Orders, Products)
@@ -93,7 +93,7 @@ def test_actions_are_named(tea: Product) -> None:
     assert item["action"] == "Take off the shelf"
 
 
-def test_it_comes_in_pages(tea: Product) -> None:
+def test_the_history_is_paged(tea: Product) -> None:
     sue = user()
     for name in ("Name", "Stock", "Price"):
         logged(sue, tea, [{"changed": {"fields": [name]}}])
@@ -109,15 +109,15 @@ def test_callers_without_a_user_write_without_a_log_entry(tea: Product) -> None:
     assert not LogEntry.objects.exists()
 
 
-def test_a_project_may_log_in_its_own_way(tea: Product) -> None:
-    told: list[Any] = []
+def test_the_log_hook_can_be_overridden(tea: Product) -> None:
+    logged_changes: list[Any] = []
 
     class Quiet(Products):
         def log_write(self, ctx: Any, rows: Any, flag: int, message: Any) -> None:
-            told.append((list(rows), flag, message))
+            logged_changes.append((list(rows), flag, message))
 
     get_result(as_user(user(), Quiet), "product_update", pk=tea.pk, values={"stock": 1})
-    assert told == [([tea], CHANGE, [{"changed": {"fields": ["Stock"]}}])]
+    assert logged_changes == [([tea], CHANGE, [{"changed": {"fields": ["Stock"]}}])]
     assert not LogEntry.objects.exists()
 
 

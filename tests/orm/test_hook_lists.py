@@ -80,7 +80,7 @@ def test_a_hook_runs_once_for_all_tools_of_a_list() -> None:
     assert Products.asked == ["view"]
 
 
-def test_lists_without_hooks_stay_as_they_are() -> None:
+def test_lists_without_hooks_are_unchanged() -> None:
     local = PipelineClient(shop(Categories))
     assert len(async_to_sync(local.names)()) == 4
     assert (

@@ -45,7 +45,7 @@ def order(sue: User, tea: Product) -> Order:
     return order
 
 
-def test_get_shows_them(order: Order, sue: User, tea: Product) -> None:
+def test_get_includes_inlines(order: Order, sue: User, tea: Product) -> None:
     (line,) = Line.objects.all()
     row = get_result(as_user(sue), "order_get", pk=str(order.pk))
     shown = {"pk": tea.pk, "label": "Tea", "uri": f"shop.product://{tea.pk}"}
@@ -53,7 +53,7 @@ def test_get_shows_them(order: Order, sue: User, tea: Product) -> None:
     assert "lines" not in get_result(as_user(sue), "order_get", pk=str(order.pk), fields=["reference"])
 
 
-def test_they_are_created_with_their_row(sue: User, tea: Product) -> None:
+def test_inlines_are_created_with_their_row(sue: User, tea: Product) -> None:
     lines = [{"product": tea.pk, "quantity": 2}, {"product": tea.pk}]
     result = get_result(as_user(sue), "order_create", values={"reference": "A1"}, inlines={"lines": {"add": lines}})
     assert result["inlines"] == {"lines": {"added": 2, "changed": 0, "deleted": 0}}
@@ -62,7 +62,7 @@ def test_they_are_created_with_their_row(sue: User, tea: Product) -> None:
     assert (order.owner, order.lines.count()) == (sue, 2)
 
 
-def test_they_are_changed_added_and_deleted_in_one_step(order: Order, sue: User, tea: Product) -> None:
+def test_inlines_are_changed_added_and_deleted_in_one_call(order: Order, sue: User, tea: Product) -> None:
     first, second = Line.objects.get(), Line.objects.create(order=order, product=tea, quantity=5)
     inlines = {
         "lines": {
@@ -78,7 +78,7 @@ def test_they_are_changed_added_and_deleted_in_one_step(order: Order, sue: User,
     assert entry.get_change_message().count("line") == 3
 
 
-def test_a_dry_run_covers_them(order: Order, sue: User) -> None:
+def test_a_dry_run_covers_inlines(order: Order, sue: User) -> None:
     line = Line.objects.get()
     inlines = {"lines": {"delete": [line.pk]}}
     result = get_result(as_user(sue), "order_update", pk=str(order.pk), inlines=inlines, dry_run=True)
@@ -86,15 +86,15 @@ def test_a_dry_run_covers_them(order: Order, sue: User) -> None:
     assert Line.objects.exists()
 
 
-def test_errors_say_which_of_them_is_meant_and_nothing_is_written(order: Order, sue: User, tea: Product) -> None:
+def test_errors_name_the_inline_and_nothing_is_written(order: Order, sue: User, tea: Product) -> None:
     inlines = {"lines": {"add": [{"product": tea.pk}, {"product": 9999}], "delete": [4711]}}
-    told = get_field_errors(as_user(sue), "order_update", pk=str(order.pk), values={"note": "x"}, inlines=inlines)
-    assert set(told) == {"lines.add[1].product", "lines.delete[0]"}
+    errors = get_field_errors(as_user(sue), "order_update", pk=str(order.pk), values={"note": "x"}, inlines=inlines)
+    assert set(errors) == {"lines.add[1].product", "lines.delete[0]"}
     order.refresh_from_db()
     assert (order.note, order.lines.count()) == ("", 1)
 
 
-def test_rows_below_another_row_are_out_of_reach(order: Order, sue: User, tea: Product) -> None:
+def test_inlines_of_another_row_cannot_be_changed(order: Order, sue: User, tea: Product) -> None:
     other = Order.objects.create(owner=user("tim"), reference="B1")
     foreign = Line.objects.create(order=other, product=tea, quantity=7)
     client = as_user(sue)
@@ -102,8 +102,8 @@ def test_rows_below_another_row_are_out_of_reach(order: Order, sue: User, tea: P
         {"lines": {"delete": [foreign.pk]}},
         {"lines": {"change": [{"pk": foreign.pk, "values": {"quantity": 1}}]}},
     ):
-        told = get_field_errors(client, "order_update", pk=str(order.pk), inlines=inlines)
-        (texts,) = told.values()
+        errors = get_field_errors(client, "order_update", pk=str(order.pk), inlines=inlines)
+        (texts,) = errors.values()
         assert texts == [f"There is no line with pk {foreign.pk}."]
     text = get_error(
         client, "order_create", values={"reference": "C"}, inlines={"lines": {"add": [{"order": str(other.pk)}]}}
@@ -113,7 +113,7 @@ def test_rows_below_another_row_are_out_of_reach(order: Order, sue: User, tea: P
     assert (foreign.quantity, foreign.order) == (7, other)
 
 
-def test_they_take_permissions_of_their_own(order: Order, tea: Product) -> None:
+def test_inlines_need_permissions_of_their_own(order: Order, tea: Product) -> None:
     class All(Orders):
         tools = ("describe", *Orders.tools)
 
@@ -124,22 +124,22 @@ def test_they_take_permissions_of_their_own(order: Order, tea: Product) -> None:
     tim = user("tim", "shop.view_order", "shop.change_order", "shop.view_product")
     client = as_user(tim, All, Products)
     assert "lines" not in get_result(client, "order_get", pk=str(order.pk))
-    # Whoever may neither look at them nor add any is told nothing of them.
+    # They are not described to callers without the permission to view or add them.
     for changes in ({"add": [{"product": tea.pk}]}, {"delete": [line.pk]}):
         hidden = get_error(client, "order_update", pk=str(order.pk), inlines={"lines": changes})
         unknown = get_error(client, "order_update", pk=str(order.pk), inlines={"limes": changes})
         assert hidden == unknown.replace("limes", "lines")
     tom = user("tom", "shop.view_order", "shop.change_order", "shop.add_line")
-    told = get_field_errors(
+    errors = get_field_errors(
         as_user(tom, All, Products), "order_update", pk=str(order.pk), inlines={"lines": {"delete": [line.pk]}}
     )
-    assert told == {"lines.delete[0]": [f"There is no line with pk {line.pk}."]}
+    assert errors == {"lines.delete[0]": [f"There is no line with pk {line.pk}."]}
     ann = user("ann", "shop.view_order", "shop.change_order", "shop.view_line")
     text = get_error(as_user(ann, All), "order_update", pk=str(order.pk), inlines={"lines": {"delete": [line.pk]}})
     assert "may not delete" in text
 
 
-def test_the_toolset_of_their_model_bounds_them(order: Order, sue: User, tea: Product) -> None:
+def test_the_toolset_of_their_model_limits_inlines(order: Order, sue: User, tea: Product) -> None:
     class Small(ModelToolset):
         model = Line
         fields = ("quantity",)
@@ -152,7 +152,7 @@ def test_the_toolset_of_their_model_bounds_them(order: Order, sue: User, tea: Pr
     assert [line["quantity"] for line in row["lines"]["items"]] == [1]
 
 
-def test_there_may_be_so_many(order: Order, sue: User, tea: Product) -> None:
+def test_the_number_of_inlines_is_limited(order: Order, sue: User, tea: Product) -> None:
     class Few(Lines):
         max_num = 2
 
@@ -168,7 +168,7 @@ def test_there_may_be_so_many(order: Order, sue: User, tea: Product) -> None:
     assert (len(lines["items"]), lines["more"]) == (2, True)
 
 
-def test_they_may_be_kept_from_being_deleted(order: Order, sue: User) -> None:
+def test_deletion_of_inlines_can_be_disabled(order: Order, sue: User) -> None:
     class Kept(Lines):
         can_delete = False
 
@@ -182,7 +182,7 @@ def test_they_may_be_kept_from_being_deleted(order: Order, sue: User) -> None:
     assert Line.objects.exists()
 
 
-def test_a_version_is_the_rows_own(order: Order, sue: User) -> None:
+def test_a_version_covers_the_row_without_its_inlines(order: Order, sue: User) -> None:
     client = as_user(sue)
     seen = get_result(client, "order_get", pk=str(order.pk))["_version"]
     get_result(client, "order_update", pk=str(order.pk), values={"note": "x"}, if_match=seen)
@@ -214,7 +214,7 @@ def test_invalid_inlines_are_refused_when_declared() -> None:
             shop(toolset)
 
 
-def test_schemas_describe_them(sue: User) -> None:
+def test_schemas_describe_inlines(sue: User) -> None:
     tools = {tool["name"]: tool for tool in async_to_sync(as_user(sue).request)("tools/list")["tools"]}
     lines = tools["order_update"]["inputSchema"]["properties"]["inlines"]["properties"]["lines"]["properties"]
     assert set(lines) == {"add", "change", "delete"}
@@ -224,7 +224,7 @@ def test_schemas_describe_them(sue: User) -> None:
     }
 
 
-def test_describe_names_them_to_those_who_may_use_them(order: Order, sue: User) -> None:
+def test_describe_names_inlines_to_permitted_callers(order: Order, sue: User) -> None:
     class Described(Orders):
         tools = ("describe", *Orders.tools)
 
@@ -245,7 +245,7 @@ def test_describe_names_them_to_those_who_may_use_them(order: Order, sue: User) 
 
 
 @pytest.mark.skipif(not connection.features.has_select_for_update, reason="rows are locked where the database can")
-def test_a_row_below_is_locked_before_it_is_read(order: Order, sue: User) -> None:
+def test_an_inline_is_locked_before_it_is_read(order: Order, sue: User) -> None:
     """Its own tools, which lock it and not the row above, would otherwise be written over."""
     change = [{"pk": Line.objects.get().pk, "values": {"quantity": 9}}]
     with CaptureQueriesContext(connection) as captured:

@@ -102,7 +102,7 @@ async def test_pages_follow_each_other(db: Any) -> None:
     assert seen == expected
 
 
-async def test_filters_narrow(tea: Product) -> None:
+async def test_filters_limit_the_rows(tea: Product) -> None:
     await Product.objects.acreate(name="Coffee", stock=0)
     client = peer()
 
@@ -117,5 +117,5 @@ async def test_filters_narrow(tea: Product) -> None:
     assert await names(**{"or": [{"stock": 0}, {"price__gte": 4}]}) == ["Coffee", "Tea"]
 
 
-async def test_a_row_that_is_not_there_is_said_to_be_absent(db: Any) -> None:
+async def test_an_absent_row_is_not_found(db: Any) -> None:
     assert await peer().error("product_get", pk=99) == "There is no product with the primary key '99'"

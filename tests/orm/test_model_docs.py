@@ -26,7 +26,7 @@ def example(declares: str, monkeypatch: pytest.MonkeyPatch, **peer: Any) -> Pipe
     return PipelineClient(Server("docs", "1", registry=found, ports=ports()), **peer)
 
 
-async def test_people_can_be_found_counted_and_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_example_of_users_lists_counts_and_links(monkeypatch: pytest.MonkeyPatch) -> None:
     client = example("People", monkeypatch)
     assert len(await client.names()) == 9
     sales = await Group.objects.acreate(name="Sales")
@@ -62,7 +62,7 @@ async def test_groups_can_be_written_and_their_deletion_is_confirmed(
     assert asked["resultType"] == "input_required"
 
 
-async def test_members_are_those_of_the_house_and_for_its_members_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_example_limits_rows_to_members(monkeypatch: pytest.MonkeyPatch) -> None:
     red, blue = [await Group.objects.acreate(name=name) for name in ("red", "blue")]
     ada, bob, eve = [await User.objects.acreate(username=name, is_superuser=True) for name in ("ada", "bob", "eve")]
     for user, house in ((ada, red), (bob, red), (eve, blue)):

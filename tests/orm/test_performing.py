@@ -18,22 +18,22 @@ class Elsewhere:
 
     def __init__(self, *, free: bool = True) -> None:
         self.free = free
-        self.said: list[str] = []
+        self.calls: list[str] = []
         self.kept: Any = None
 
     def claim(self) -> bool:
-        self.said.append("claim")
+        self.calls.append("claim")
         return self.free
 
     def get_result(self) -> Any:
         return "the first answer"
 
     def store_result(self, value: Any) -> None:
-        self.said.append("store_result")
+        self.calls.append("store_result")
         self.kept = value
 
     def release(self) -> None:
-        self.said.append("release")
+        self.calls.append("release")
 
 
 def add() -> dict[str, int]:
@@ -46,23 +46,23 @@ def fail() -> None:
     raise ToolError("no")
 
 
-def test_it_is_claimed_before_and_settled_afterwards() -> None:
+def test_a_write_is_claimed_before_it_runs_and_settled_after_it() -> None:
     key: Any = Elsewhere()
     assert run_write(add, using="default", idempotent_write=key) == {"tags": 1}
-    assert (key.said, key.kept) == (["claim", "store_result"], {"tags": 1})
+    assert (key.calls, key.kept) == (["claim", "store_result"], {"tags": 1})
 
 
-def test_a_repetition_does_nothing() -> None:
+def test_a_repeated_write_does_nothing() -> None:
     key: Any = Elsewhere(free=False)
     assert run_write(add, using="default", idempotent_write=key) == "the first answer"
     assert not Tag.objects.exists()
 
 
-def test_what_was_rolled_back_frees_it() -> None:
+def test_a_rollback_releases_the_key() -> None:
     key: Any = Elsewhere()
     with pytest.raises(ToolError):
         run_write(fail, using="default", idempotent_write=key)
-    assert key.said == ["claim", "release"]
+    assert key.calls == ["claim", "release"]
     assert not Tag.objects.exists()
 
 
@@ -70,5 +70,5 @@ def test_without_a_transaction_the_outcome_is_unknown() -> None:
     key: Any = Elsewhere()
     with pytest.raises(ToolError):
         run_write(fail, using="default", idempotent_write=key, atomic=False)
-    assert key.said == ["claim"]
+    assert key.calls == ["claim"]
     assert Tag.objects.exists()

@@ -32,7 +32,7 @@ async def templates(client: PipelineClient) -> list[str]:
     return await client.names("resources/templates/list", "resourceTemplates", "uriTemplate")
 
 
-async def test_a_row_whose_verb_is_disabled_is_at_no_uri() -> None:
+async def test_a_row_whose_verb_is_disabled_has_no_uri() -> None:
     tea = await Product.objects.acreate(name="Tea")
     client = peer()
     uri, unknown = f"shop.product://{tea.pk}", "shop.nothing://1"
@@ -67,23 +67,23 @@ async def test_keys_are_not_completed_by_a_disabled_list() -> None:
     assert not [text for text in await templates(client) if text.startswith("shop.category://{?")]
 
 
-async def test_who_has_subscribed_to_a_row_is_told_no_more_of_it() -> None:
+async def test_a_disabled_verb_ends_notifications_of_its_rows() -> None:
     tea = await Product.objects.acreate(name="Tea")
     client = peer()
     uri = f"shop.product://{tea.pk}"
 
     @client.server.tool
-    async def told(ctx: Context) -> bool:
+    async def can_read_row(ctx: Context) -> bool:
         return is_public(client.server, uri) or await can_read(ctx.call, uri)
 
-    async def is_told() -> Any:
-        return (await client.call("told"))["structuredContent"]["result"]
+    async def is_readable() -> Any:
+        return (await client.call("can_read_row"))["structuredContent"]["result"]
 
-    assert await is_told()
+    assert await is_readable()
     await disable("product_get")
-    assert not await is_told()
+    assert not await is_readable()
     await ToolPolicy.objects.all().adelete()
-    assert await is_told()
+    assert await is_readable()
 
 
 async def test_a_description_does_not_name_disabled_tools() -> None:
@@ -114,7 +114,7 @@ async def test_a_generic_tool_can_be_disabled_itself() -> None:
     assert hidden[1].replace("models_list", "models_lisx") == unknown[1]
 
 
-async def test_the_rate_of_a_verb_holds_where_it_is_passed_on_to() -> None:
+async def test_the_rate_of_a_verb_counts_the_calls_that_it_forwards() -> None:
     await ToolPolicy.objects.acreate(tool="order_count", rate="1/h")
     client = generic()
     assert not (await client.call("models_count", model="shop.Order"))["isError"]

@@ -1,4 +1,4 @@
-"""Filters and searches: what each type can be compared with, and where it ends."""
+"""Filters and searches: lookups of each type, and limits."""
 
 import datetime as dt
 from decimal import Decimal
@@ -172,14 +172,14 @@ WRONG = [
 
 
 def test_invalid_filters_are_refused_with_the_reason(client: PipelineClient, subtests: pytest.Subtests) -> None:
-    async def check(filters: dict[str, Any], said: str) -> None:
+    async def check(filters: dict[str, Any], message: str) -> None:
         text = await client.error("product_count", filters=filters)
-        assert said in text
+        assert message in text
         assert len(text) < 2500
 
-    for filters, said in WRONG:
-        with subtests.test(filters=filters, said=said):
-            async_to_sync(check)(filters, said)
+    for filters, message in WRONG:
+        with subtests.test(filters=filters, message=message):
+            async_to_sync(check)(filters, message)
 
 
 async def test_lists_have_each_row_once_and_totals_on_request(client: PipelineClient, stock: None) -> None:
@@ -191,7 +191,7 @@ async def test_lists_have_each_row_once_and_totals_on_request(client: PipelineCl
     assert (await data(client, "product_list", limit=1))["total"] is None
 
 
-async def test_paths_to_many_rows_ask_for_one_that_fits_all(stock: None, admin_user: Any) -> None:
+async def test_conditions_on_a_path_to_many_rows_apply_to_one_row(stock: None, admin_user: Any) -> None:
     class Bought(ModelToolset):
         model = Product
         fields = ["name", "lines", "category"]
@@ -248,7 +248,7 @@ async def test_searches_are_bounded(client: PipelineClient) -> None:
     assert "NUL" in await client.error("product_list", search="a\0")
 
 
-async def test_search_prefixes_are_those_of_the_admin(stock: None) -> None:
+async def test_search_prefixes_match_those_of_the_admin(stock: None) -> None:
     class Precise(ModelToolset):
         model = Product
         fields = ["name", "category", "category__name"]
@@ -262,7 +262,7 @@ async def test_search_prefixes_are_those_of_the_admin(stock: None) -> None:
     assert await names(client, search="drink") == []
 
 
-async def test_a_project_may_search_in_its_own_way(stock: None) -> None:
+async def test_the_search_hook_can_be_overridden(stock: None) -> None:
     class Own(ModelToolset):
         model = Product
         fields = ["name"]

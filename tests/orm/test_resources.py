@@ -1,4 +1,4 @@
-"""Rows as resources: reading, pages, completions, subscriptions, and whom they are there for."""
+"""Rows as resources: reading, pages, completions, subscriptions, and permissions."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def user(name: str, *codenames: str) -> User:
 
 
 async def read(client: PipelineClient, uri: str) -> Any:
-    """What is at a URI."""
+    """Read the content of a URI."""
     [content] = (await client.request("resources/read", {"uri": uri}))["contents"]
     assert (content["uri"], content["mimeType"]) == (uri, "application/json")
     return json.loads(content["text"])
@@ -43,7 +43,7 @@ async def offered(client: PipelineClient, template: str, argument: str, value: s
     return values
 
 
-async def test_a_row_is_read_as_get_gives_it_and_its_links_lead_on() -> None:
+async def test_a_resource_equals_the_result_of_get_and_links_to_others() -> None:
     drinks = await Category.objects.acreate(slug="drinks", name="Drinks")
     tea = await Product.objects.acreate(name="Tea", category=drinks)
     client = peer()
@@ -71,7 +71,7 @@ def test_uris_with_invalid_primary_keys_are_not_found(subtests: pytest.Subtests)
             assert RowUri("shop.tag").match(uri) is None
 
 
-async def test_rows_of_others_and_hidden_models_are_as_unknown_as_rows_that_are_not_there() -> None:
+async def test_rows_of_others_and_hidden_models_are_not_found() -> None:
     ada, bob = await sync_to_async(user)("ada", "view_order"), await sync_to_async(user)("bob", "view_order")
     order = await Order.objects.acreate(owner=ada, reference="A-1")
     nobody = await sync_to_async(user)("nobody")
@@ -87,7 +87,7 @@ async def test_rows_of_others_and_hidden_models_are_as_unknown_as_rows_that_are_
         assert errors[0] == errors[1]
 
 
-def test_templates_and_contents_fit_the_official_schema(subtests: pytest.Subtests) -> None:
+def test_templates_and_contents_match_the_official_schema(subtests: pytest.Subtests) -> None:
     async def check(version: str) -> None:
         client = peer(version=version)
         tag = await Tag.objects.acreate(name="hot")
@@ -139,7 +139,7 @@ async def test_a_hook_that_refuses_a_row_refuses_its_resource() -> None:
         await client.request("resources/read", {"uri": f"shop.tag://{secret.pk}"})
 
 
-async def test_guards_see_what_is_read_as_the_arguments_of_the_tool() -> None:
+async def test_guards_see_reads_as_arguments_of_the_tool() -> None:
     class Watched(Tags):
         guards = [lambda ctx: ctx.arguments.get("pk") != closed.pk]
 
@@ -150,7 +150,7 @@ async def test_guards_see_what_is_read_as_the_arguments_of_the_tool() -> None:
         await client.request("resources/read", {"uri": f"shop.tag://{closed.pk}"})
 
 
-async def test_guards_of_a_toolset_stand_before_its_resources() -> None:
+async def test_guards_of_a_toolset_protect_its_resources() -> None:
     class Guarded(Tags):
         guards = [lambda ctx: False]
 
@@ -178,7 +178,7 @@ async def test_a_page_is_read_by_filters_search_and_cursor() -> None:
             await client.request("resources/read", {"uri": f"shop.product://?{wrong}"})
 
 
-async def test_primary_keys_and_relations_are_completed_by_what_can_be_searched() -> None:
+async def test_primary_keys_and_relations_are_completed_by_search_fields() -> None:
     for name in ("Drinks", "Food", "Dog food"):
         await Category.objects.acreate(slug=f"c-{name.lower().replace(' ', '-')}", name=name)
     client = peer()
@@ -195,7 +195,7 @@ async def test_primary_keys_and_relations_are_completed_by_what_can_be_searched(
     assert await offered(client, products, "category", "food") == ["c-dog-food", "c-food"]
 
 
-async def test_nothing_is_completed_from_what_the_caller_cannot_list() -> None:
+async def test_rows_that_the_caller_cannot_list_are_not_completed() -> None:
     ada = await sync_to_async(user)("ada", "view_order", "view_product")
     bob = await sync_to_async(user)("bob", "view_product")
     await Order.objects.acreate(owner=bob, reference="B-1")
@@ -210,7 +210,7 @@ async def test_nothing_is_completed_from_what_the_caller_cannot_list() -> None:
         await offered(peer(Categories, Products, Orders, principal=principal(bob)), orders, "pk", "")
 
 
-async def test_a_toolset_serves_no_more_rows_than_it_has_verbs_for() -> None:
+async def test_a_toolset_serves_resources_of_its_verbs_only() -> None:
     class OnlyCounted(Categories):
         tools = ["count"]
 

@@ -64,7 +64,7 @@ def test_values_that_are_no_fields_are_refused() -> None:
     assert problem == "values: 'price' is no field of this form; use name, category, stock, status"
 
 
-def test_a_form_takes_the_permission_of_its_write() -> None:
+def test_a_form_needs_the_permission_of_its_write() -> None:
     tea = Product.objects.create(name="Tea")
     client = as_user(user("val", "shop.view_product", "shop.add_product"), Categories, Products)
     described = get_result(client, "product_describe")

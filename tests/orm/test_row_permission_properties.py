@@ -1,4 +1,4 @@
-"""Whatever the permissions are, no operation shows, counts or writes a row that `has_perm` refuses."""
+"""With any permissions, no operation shows, counts or writes a row that `has_perm` refuses."""
 
 import json
 from collections.abc import Iterator

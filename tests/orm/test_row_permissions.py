@@ -1,4 +1,4 @@
-"""A permission is about the rows that the backends say: never about more."""
+"""Row permissions: a caller reaches only rows that the backends permit."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -132,7 +132,7 @@ def test_superusers_and_the_local_principal_see_all_rows(subtests: pytest.Subtes
             assert get_result(as_user(root, *TOOLSETS), "product_count")["count"] == 3
 
 
-def test_all_means_that_a_yes_without_an_object_is_about_every_row(rows: None) -> None:
+def test_all_applies_a_permission_without_an_object_to_every_row(rows: None) -> None:
     with object_permissions("all"):
         grant("north", "shop.view_product", category_id="north")
         assert get_result(as_user(User.objects.create_user("north"), Products), "product_count")["count"] == 3

@@ -1,4 +1,4 @@
-"""Dry runs, versions, idempotency keys and questions: what keeps a write from happening twice, blindly, or at all."""
+"""Dry runs, versions, idempotency keys and confirmations of writes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,18 +32,18 @@ def tea() -> Product:
 
 @pytest.fixture
 def committed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What waits for the commit, told when it is registered to be called."""
-    told: list[str] = []
+    """Names of saved rows, added on commit."""
+    names: list[str] = []
 
-    def tell(sender: Any, instance: Any, **_: Any) -> None:
-        transaction.on_commit(lambda: told.append(instance.name))
+    def add_on_commit(sender: Any, instance: Any, **_: Any) -> None:
+        transaction.on_commit(lambda: names.append(instance.name))
 
-    post_save.connect(tell, sender=Product)
-    yield told
-    post_save.disconnect(tell, sender=Product)
+    post_save.connect(add_on_commit, sender=Product)
+    yield names
+    post_save.disconnect(add_on_commit, sender=Product)
 
 
-def test_a_dry_run_shows_what_would_be_and_leaves_nothing(
+def test_a_dry_run_shows_the_result_and_writes_nothing(
     tea: Product, committed: list[str], django_capture_on_commit_callbacks: Any
 ) -> None:
     client = as_user(user())
@@ -60,14 +60,14 @@ def test_a_dry_run_shows_what_would_be_and_leaves_nothing(
     assert committed == ["Tea"]
 
 
-def test_a_dry_run_finds_what_is_wrong(tea: Product) -> None:
+def test_a_dry_run_finds_errors(tea: Product) -> None:
     assert "weight" in get_error(as_user(user()), "product_update", pk=tea.pk, values={"weight": "heavy"}, dry_run=True)
     assert "category" in get_error(
         as_user(user("b")), "product_update", pk=tea.pk, values={"category": "x"}, dry_run=True
     )
 
 
-def test_a_version_that_is_still_the_same_lets_a_write_through(tea: Product) -> None:
+def test_a_write_with_the_current_version_succeeds(tea: Product) -> None:
     client = as_user(user())
     seen = get_result(client, "product_get", pk=tea.pk)["_version"]
     again = get_result(client, "product_update", pk=tea.pk, values={"stock": 4}, if_match=seen)["item"]["_version"]
@@ -81,7 +81,7 @@ def test_a_version_that_is_still_the_same_lets_a_write_through(tea: Product) -> 
     get_result(client, "product_delete", pk=tea.pk, if_match=again)
 
 
-def test_what_is_not_shown_makes_no_version(tea: Product) -> None:
+def test_hidden_fields_do_not_change_the_version(tea: Product) -> None:
     client = as_user(user())
     seen = get_result(client, "product_get", pk=tea.pk)["_version"]
     Product.objects.update(secret_token="hunter3", cost=7)
@@ -95,7 +95,7 @@ class VisibleCategories(Categories):
         return super().get_queryset(ctx).exclude(slug__startswith="hidden")
 
 
-def test_a_version_shows_references_to_hidden_rows_no_more_than_the_row_does(tea: Product) -> None:
+def test_a_version_does_not_reveal_references_to_hidden_rows(tea: Product) -> None:
     for slug in ("drinks", "hidden", "hidden-too"):
         Category.objects.create(slug=slug, name=slug)
     client = as_user(user(), VisibleCategories, Products)
@@ -140,7 +140,7 @@ def test_a_write_does_not_report_that_a_hidden_reference_was_replaced(tea: Produ
     assert "category" in entry.change_message.lower()
 
 
-def test_a_declared_field_makes_the_version(tea: Product) -> None:
+def test_a_declared_field_is_the_version(tea: Product) -> None:
     class Versioned(Products):
         version_field = "stock"
 
@@ -151,7 +151,7 @@ def test_a_declared_field_makes_the_version(tea: Product) -> None:
     assert "has changed" in get_error(client, "product_update", pk=tea.pk, values={"stock": 5}, if_match=seen)
 
 
-def test_a_key_makes_a_repetition_the_first_answer() -> None:
+def test_a_repetition_with_an_idempotency_key_returns_the_first_result() -> None:
     client = as_user(user())
     first = call(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
     again = call(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
@@ -163,13 +163,13 @@ def test_a_key_makes_a_repetition_the_first_answer() -> None:
     assert Product.objects.count() == 2
 
 
-def test_a_key_is_its_callers_own() -> None:
+def test_an_idempotency_key_belongs_to_its_caller() -> None:
     get_result(as_user(user()), "product_create", values={"name": "Tea"}, idempotency_key="k1")
     get_result(as_user(user("tim")), "product_create", values={"name": "Tea"}, idempotency_key="k1")
     assert Product.objects.count() == 2
 
 
-def test_a_key_is_free_again_when_the_write_failed(tea: Product) -> None:
+def test_an_idempotency_key_is_released_when_the_write_fails(tea: Product) -> None:
     client = as_user(user())
     get_error(client, "product_update", pk=tea.pk, values={"category": "nowhere"}, idempotency_key="k1")
     assert not OnceResult.objects.exists()
@@ -179,7 +179,7 @@ def test_a_key_is_free_again_when_the_write_failed(tea: Product) -> None:
     get_result(client, "product_update", pk=tea.pk, values={"stock": 9}, idempotency_key="k2")
 
 
-def test_a_key_that_expired_is_a_new_one() -> None:
+def test_an_expired_idempotency_key_counts_as_new() -> None:
     client = as_user(user())
     get_result(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
     from django.utils import timezone
@@ -194,7 +194,7 @@ class Asking(Products):
 
 
 class RecordingUser:
-    """A user who gives one answer, and a list of the questions."""
+    """A user with one answer, and a list of the questions."""
 
     def __init__(self, action: str = "accept") -> None:
         self.action = action
@@ -246,7 +246,7 @@ def test_a_question_loads_its_row_once(tea: Product, subtests: pytest.Subtests) 
             assert len([query for query in captured if 'FROM "shop_product"' in query["sql"]]) == 1
 
 
-def test_no_value_and_no_label_can_pass_for_a_line_of_the_question(tea: Product) -> None:
+def test_values_and_labels_cannot_imitate_lines_of_the_question(tea: Product) -> None:
     Product.objects.filter(pk=tea.pk).update(name="Tea?\nNothing is changed")
     person = RecordingUser()
     client = as_user(user(), Asking, answer=person)
@@ -254,7 +254,7 @@ def test_no_value_and_no_label_can_pass_for_a_line_of_the_question(tea: Product)
     assert person.messages == [f"Change product Tea? Nothing is changed ({tea.pk})?\ndescription: x stock: 3\nstock: 0"]
 
 
-def test_the_question_says_what_is_written_below_the_row(tea: Product) -> None:
+def test_the_question_lists_the_written_inlines(tea: Product) -> None:
     class AskingOrders(Orders):
         confirm = ("create",)
 
@@ -266,7 +266,7 @@ def test_the_question_says_what_is_written_below_the_row(tea: Product) -> None:
     assert message.splitlines()[2] == f'lines: add 1: [{{"product":{tea.pk},"quantity":2}}]'
 
 
-def test_what_cannot_be_done_is_refused_without_a_question(tea: Product) -> None:
+def test_an_impossible_write_is_refused_without_a_question(tea: Product) -> None:
     person = RecordingUser()
     client = as_user(user(), Asking, answer=person)
     get_error(client, "product_update", pk=tea.pk, values={"category": "nowhere"})
@@ -312,7 +312,7 @@ def test_a_deletion_that_grows_during_the_question_is_not_done(subtests: pytest.
             check(version, monkeypatch)
 
 
-def test_an_agreement_to_what_the_row_was_is_asked_for_again(tea: Product) -> None:
+def test_an_agreement_to_an_earlier_state_of_the_row_is_requested_again(tea: Product) -> None:
     """In the stateless era days may lie between two rounds."""
     client = as_user(user(), Asking)
     asked = call(client, "product_delete", pk=tea.pk)
@@ -360,7 +360,7 @@ def test_a_toolset_may_write_without_elicitation(tea: Product) -> None:
     get_error(as_user(user("tim"), Trusting, answer=RecordingUser("decline")), "product_delete", pk=product.pk)
 
 
-def test_one_agreement_is_good_for_one_write() -> None:
+def test_one_agreement_permits_one_write() -> None:
     client = as_user(user(), Asking)
     values = {"values": {"name": "Tea"}}
     asked = call(client, "product_create", **values)
@@ -390,14 +390,14 @@ def test_a_repetition_under_an_idempotency_key_does_not_ask_again(subtests: pyte
             assert Product.objects.count() == 1
 
 
-def test_a_transaction_around_every_call_is_not_in_the_way(tea: Product) -> None:
+def test_confirmed_writes_work_with_atomic_requests(tea: Product) -> None:
     """ATOMIC_REQUESTS: the write has its own, because a question must come before it."""
     server = shop(Asking, options={"atomic": ("default",)})
     get_result(PipelineClient(server, principal=principal(user()), answer=RecordingUser()), "product_delete", pk=tea.pk)
     assert not Product.objects.exists()
 
 
-def test_what_a_hook_writes_is_rolled_back_with_the_rest(tea: Product) -> None:
+def test_writes_of_a_hook_are_rolled_back_with_the_rest(tea: Product) -> None:
     class Noting(Products):
         def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
             super().save_model(ctx, obj, form, change)

@@ -1,4 +1,4 @@
-"""What a call costs the database, and how long it may."""
+"""Number and time of the SQL statements of a call."""
 
 from typing import Any
 
@@ -92,16 +92,16 @@ def test_one_row_is_one_statement_of_the_shown_columns(rows: None) -> None:
     assert "category" not in sql
 
 
-async def test_too_many_related_rows_are_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch, rows: None) -> None:
+async def test_too_many_related_rows_are_refused_with_a_remedy(monkeypatch: pytest.MonkeyPatch, rows: None) -> None:
     monkeypatch.setattr("mcp_django.orm.queries.serialize.MAX_RELATED_ROWS", 10)
     client = peer(Categories, Tags, Everything)
-    said = await client.error("product_list", limit=5)
-    assert said == "tags: more than 10 related rows on this page; request fewer rows, or other fields"
+    message = await client.error("product_list", limit=5)
+    assert message == "tags: more than 10 related rows on this page; request fewer rows, or other fields"
     assert len((await data(client, "product_list", limit=3))["items"]) == 3
     assert MAX_RELATED_ROWS == 2000
 
 
-async def test_selections_of_clients_do_not_pile_up(monkeypatch: pytest.MonkeyPatch, rows: None) -> None:
+async def test_cached_selections_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch, rows: None) -> None:
     monkeypatch.setattr("mcp_django.orm.queries.serialize.MAX_CACHED_PLANS", 3)
     client = peer(Categories, Columns)
     exposure = client.server.registry.toolsets[1].exposure
@@ -111,7 +111,7 @@ async def test_selections_of_clients_do_not_pile_up(monkeypatch: pytest.MonkeyPa
 
 
 @on_postgres
-def test_a_statement_that_takes_too_long_is_stopped_and_told() -> None:
+def test_a_statement_that_takes_too_long_is_cancelled_with_an_error() -> None:
     class Ctx:
         cancelled = False
 
@@ -127,7 +127,7 @@ def test_a_statement_that_takes_too_long_is_stopped_and_told() -> None:
 
 
 @on_postgres
-def test_the_time_that_was_set_before_holds_afterwards() -> None:
+def test_the_previous_statement_timeout_is_restored() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL statement_timeout = '7s'")
         with limit_statement_time(object(), "default", 1):  # type: ignore[arg-type]

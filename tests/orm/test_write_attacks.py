@@ -1,4 +1,4 @@
-"""What a hostile client tries with the verbs that write, with URIs and with completions."""
+"""Attempts of a hostile client with the verbs that write, with URIs and with completions."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 WRITING = ("describe", "list", "get", "create", "update", "delete", "history")
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_KEY = "00000000-0000-4000-8000-000000000000"
 
 
 class Products(ModelToolset):
@@ -100,7 +100,7 @@ def theirs(tea: Product) -> Order:
 
 
 class TestMassAssignment:
-    def test_a_field_that_is_not_for_writing_is_refused_and_nothing_is_written(
+    def test_a_read_only_field_is_refused_and_nothing_is_written(
         self, alice: PipelineClient, tea: Product, subtests: pytest.Subtests
     ) -> None:
         for name in (
@@ -121,7 +121,7 @@ class TestMassAssignment:
             assert get_error(alice, "order_create", values={"reference": "r", **values})
         assert Order.objects.count() == 1
 
-    def test_a_relation_takes_rows_that_the_caller_sees_and_no_other(
+    def test_a_relation_accepts_only_rows_that_the_caller_sees(
         self, alice: PipelineClient, tea: Product, subtests: pytest.Subtests
     ) -> None:
         for value in ("secret-lab", "nowhere", 1, ["drinks"], {"slug": "drinks"}, "drinks\x00"):
@@ -142,9 +142,7 @@ class TestMassAssignment:
 
 
 class TestRowsOfOthers:
-    def test_answer_every_verb_as_absent_ones_do(
-        self, alice: PipelineClient, theirs: Order, subtests: pytest.Subtests
-    ) -> None:
+    def test_are_absent_for_every_verb(self, alice: PipelineClient, theirs: Order, subtests: pytest.Subtests) -> None:
         cases = (
             ("order_get", {}),
             ("order_update", {"values": {"reference": "mine now"}}),
@@ -156,13 +154,13 @@ class TestRowsOfOthers:
         for tool, arguments in cases:
             with subtests.test(tool=tool, arguments=arguments), rolled_back():
                 foreign = call(alice, tool, pk=str(theirs.pk), **arguments)
-                absent = call(alice, tool, pk=NOBODY, **arguments)
+                absent = call(alice, tool, pk=UNKNOWN_KEY, **arguments)
                 assert foreign["isError"]
-                assert json.dumps(foreign).replace(str(theirs.pk), NOBODY) == json.dumps(absent)
+                assert json.dumps(foreign).replace(str(theirs.pk), UNKNOWN_KEY) == json.dumps(absent)
                 theirs.refresh_from_db()
                 assert (theirs.reference, theirs.lines.count()) == ("of-bob", 1)  # type: ignore[attr-defined]
 
-    def test_lines_of_another_order_are_not_changed_through_one_s_own(
+    def test_lines_of_another_order_are_not_changed_through_an_own_order(
         self, alice: PipelineClient, theirs: Order
     ) -> None:
         line = Line.objects.get()
@@ -188,10 +186,10 @@ class TestRowsOfOthers:
 
             carol, pk = await sync_to_async(given)()
             answers = []
-            for key in (pk, NOBODY):
-                with pytest.raises(MCPError) as told:
+            for key in (pk, UNKNOWN_KEY):
+                with pytest.raises(MCPError) as raised:
                     await carol.request("resources/read", {"uri": uri.format(key)})
-                answers.append(str(told.value).replace(key, "KEY"))
+                answers.append(str(raised.value).replace(key, "KEY"))
             assert answers[0] == answers[1]
             assert "of-dave" not in answers[0]
 
@@ -214,14 +212,14 @@ class TestWithoutPermission:
             with subtests.test(verb=verb), rolled_back():
                 check(verb)
 
-    def test_who_may_add_may_not_change_through_it(self, tea: Product) -> None:
+    def test_permission_to_add_does_not_permit_changes(self, tea: Product) -> None:
         adder = as_user(user("adder", "shop.add_product"), Products, Categories, Tags, Orders)
         get_error(adder, "product_create", values={"pk": tea.pk, "name": "Coffee"})
         get_error(adder, "product_create", values={"id": tea.pk, "name": "Coffee"})
         tea.refresh_from_db()
         assert tea.name == "Tea"
 
-    async def test_completions_say_nothing_of_rows_that_the_caller_does_not_see(self) -> None:
+    async def test_completions_leave_out_hidden_rows(self) -> None:
         def given() -> list[PipelineClient]:
             Category.objects.create(slug="secret-lab", name="Secret lab")
             toolsets = (Products, Categories, Tags, Orders)
@@ -240,7 +238,7 @@ class TestWithoutPermission:
 
 
 class TestTemplatesAndTexts:
-    def test_a_text_is_kept_and_shown_as_it_is(
+    def test_a_text_is_stored_and_shown_unchanged(
         self, alice: PipelineClient, tea: Product, subtests: pytest.Subtests
     ) -> None:
         cases = (

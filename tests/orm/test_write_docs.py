@@ -17,15 +17,15 @@ pytestmark = pytest.mark.django_db
 BLOCKS = python_blocks(ROOT / "docs" / "expose" / "model-writes.md")
 
 
-def client(says: str, monkeypatch: pytest.MonkeyPatch, **given: Any) -> PipelineClient:
-    (block,) = (block for block in BLOCKS if says in block)
+def client(text: str, monkeypatch: pytest.MonkeyPatch, **given: Any) -> PipelineClient:
+    (block,) = (block for block in BLOCKS if text in block)
     _, registry = served_by(block, monkeypatch)
     assert not registry.problems
     server = Server("docs", "1", registry=registry, ports=ports(), options=ServerOptions())
     return PipelineClient(server, principal=principal(user()), **given)
 
 
-def test_groups_are_written_and_staff_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_writes_groups_and_not_staff(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def agree(method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -42,14 +42,14 @@ def test_groups_are_written_and_staff_is_not(monkeypatch: pytest.MonkeyPatch) ->
     assert asked == [f"Delete group Writers ({pk})?"]
 
 
-def test_hooks_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_hooks_run(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = client("def save_model", monkeypatch)
     pk = get_result(groups, "group_create", values={"name": "Editors"})["pk"]
     get_result(groups, "group_delete", pk=pk)
     assert not Group.objects.exists()
 
 
-def test_permissions_are_below_their_content_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_has_permissions_as_inlines_of_their_content_type(monkeypatch: pytest.MonkeyPatch) -> None:
     types = client("PermissionInline", monkeypatch)
     kind = ContentType.objects.get_for_model(Group)
     row = get_result(types, "contenttype_get", pk=kind.pk)
@@ -65,7 +65,7 @@ def test_permissions_are_below_their_content_type(monkeypatch: pytest.MonkeyPatc
     assert Permission.objects.filter(content_type=kind, name__in=["Can fly", "Can swim"]).count() == 2
 
 
-def test_people_are_locked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_action_deactivates_users(monkeypatch: pytest.MonkeyPatch) -> None:
     users = client("def deactivate", monkeypatch, answer=lambda method, params: {"action": "accept", "content": {}})
     tim = User.objects.create_user("tim")
     tim.groups.add(Group.objects.create(name="Editors"))

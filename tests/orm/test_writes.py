@@ -1,4 +1,4 @@
-"""`create` and `update`: what gets in, what is refused, and in which words."""
+"""`create` and `update`: accepted and refused values, and their errors."""
 
 import datetime as dt
 from decimal import Decimal
@@ -66,14 +66,14 @@ def test_every_kind_of_value_is_written(drinks: Category) -> None:
     assert product.updated == dt.datetime(2026, 1, 31, 11, tzinfo=dt.UTC)
 
 
-def test_what_is_not_given_has_the_default_of_the_model() -> None:
+def test_omitted_fields_have_the_default_of_the_model() -> None:
     get_result(as_user(user()), "product_create", values={"name": "Tea"})
     product = Product.objects.get()
     assert (product.status, product.stock, product.details, product.price) == ("active", 0, {}, 0)
     assert (product.category, product.weight, product.description) == (None, None, "")
 
 
-def test_an_update_changes_what_it_names_and_nothing_else(tea: Product) -> None:
+def test_an_update_changes_the_named_fields_only(tea: Product) -> None:
     before = Product.objects.values().get()
     result = get_result(as_user(user()), "product_update", pk=tea.pk, values={"stock": 4, "name": "Tea"})
     assert result["changed"] == ["stock"]
@@ -82,7 +82,7 @@ def test_an_update_changes_what_it_names_and_nothing_else(tea: Product) -> None:
     assert [tag.name for tag in tea.tags.all()] == ["hot"]
 
 
-def test_null_empties_what_may_be_empty(tea: Product) -> None:
+def test_null_clears_optional_fields(tea: Product) -> None:
     client = as_user(user())
     Product.objects.update(weight=1.5, description="long", released=dt.date(2026, 1, 1))
     values = {"weight": None, "category": None, "description": None, "released": None, "tags": []}
@@ -92,7 +92,7 @@ def test_null_empties_what_may_be_empty(tea: Product) -> None:
     assert not tea.tags.exists()
 
 
-def test_null_where_there_must_be_a_value_is_an_error_and_not_the_default(tea: Product) -> None:
+def test_null_for_a_required_field_is_an_error_and_not_the_default(tea: Product) -> None:
     client = as_user(user())
     for name in ("stock", "price", "status", "name"):
         assert name in get_error(client, "product_update", pk=tea.pk, values={name: None})
@@ -109,7 +109,7 @@ def test_null_where_there_must_be_a_value_is_an_error_and_not_the_default(tea: P
     assert not tea.details
 
 
-def test_what_a_relation_to_many_no_longer_lists_leaves_it(tea: Product) -> None:
+def test_rows_missing_from_a_relation_to_many_are_removed_from_it(tea: Product) -> None:
     """Also a row that the form would not offer: the caller sees it, and means it."""
 
     class Form(forms.ModelForm):  # type: ignore[type-arg]
@@ -135,20 +135,20 @@ def test_what_a_relation_to_many_no_longer_lists_leaves_it(tea: Product) -> None
     assert [tag.name for tag in tea.tags.all()] == ["internal"]
 
 
-def test_errors_are_told_by_field_in_words_and_as_data(drinks: Category) -> None:
+def test_errors_are_grouped_by_field_in_the_text_and_the_data(drinks: Category) -> None:
     client = as_user(user())
     values = {"name": "Tea", "released": "2026-02-31", "homepage": "no url", "category": "nowhere", "tags": [7]}
     result = call(client, "product_create", values=values)
-    told = result["_meta"]["mcp-django/errors"]
-    assert set(told) == {"released", "homepage", "category", "tags"}
-    assert told["homepage"] == ["Enter a valid URL."]
-    assert told["released"] == ["Give a date in ISO 8601, YYYY-MM-DD."]
+    errors = result["_meta"]["mcp-django/errors"]
+    assert set(errors) == {"released", "homepage", "category", "tags"}
+    assert errors["homepage"] == ["Enter a valid URL."]
+    assert errors["released"] == ["Give a date in ISO 8601, YYYY-MM-DD."]
     lines = result["content"][0]["text"].splitlines()
     assert "homepage: Enter a valid URL." in lines
     assert not Product.objects.exists()
 
 
-def test_the_models_own_rules_are_asked(drinks: Category) -> None:
+def test_validation_of_the_model_is_applied(drinks: Category) -> None:
     Tag.objects.create(name="hot")
 
     class WritableTags(Tags):
@@ -160,7 +160,7 @@ def test_the_models_own_rules_are_asked(drinks: Category) -> None:
     }
 
 
-def test_what_the_model_says_of_a_field_that_is_not_shown_is_told_without_its_name(
+def test_errors_of_hidden_fields_are_reported_without_the_field_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from django.core.exceptions import ValidationError
@@ -169,11 +169,11 @@ def test_what_the_model_says_of_a_field_that_is_not_shown_is_told_without_its_na
         raise ValidationError({"cost": "Must be less than the price."})
 
     monkeypatch.setattr(Product, "clean", clean)
-    told = get_field_errors(as_user(user()), "product_create", values={"name": "Tea"})
-    assert told == {"__all__": ["Must be less than the price."]}
+    errors = get_field_errors(as_user(user()), "product_create", values={"name": "Tea"})
+    assert errors == {"__all__": ["Must be less than the price."]}
 
 
-def test_rows_that_may_not_be_written_are_refused_like_absent_rows(tea: Product, subtests: pytest.Subtests) -> None:
+def test_fields_that_cannot_be_written_are_refused_like_unknown_ones(tea: Product, subtests: pytest.Subtests) -> None:
     for name in ("cost", "secret_token", "manual", "margin", "id", "pk", "supplier_id", "nonsense"):
         with subtests.test(name=name), rolled_back():
             before = Product.objects.values().get()
@@ -210,11 +210,11 @@ class Scoped(Categories):
         return super().get_queryset(ctx).exclude(slug__startswith="hidden")
 
 
-def test_a_reference_leads_only_to_rows_that_the_caller_may_see(tea: Product) -> None:
+def test_a_reference_accepts_only_rows_that_the_caller_may_see(tea: Product) -> None:
     Category.objects.create(slug="hidden", name="Hidden")
     client = as_user(user(), Scoped, Tags, Products)
-    told = get_field_errors(client, "product_update", pk=tea.pk, values={"category": "hidden"})
-    assert told == get_field_errors(client, "product_update", pk=tea.pk, values={"category": "absent"})
+    errors = get_field_errors(client, "product_update", pk=tea.pk, values={"category": "hidden"})
+    assert errors == get_field_errors(client, "product_update", pk=tea.pk, values={"category": "absent"})
     viewer = user("tim", "shop.view_product", "shop.change_product")
     assert get_field_errors(
         as_user(viewer, Scoped, Tags, Products), "product_update", pk=tea.pk, values={"category": "drinks"}
@@ -223,7 +223,7 @@ def test_a_reference_leads_only_to_rows_that_the_caller_may_see(tea: Product) ->
     assert tea.category_id == "drinks"
 
 
-def test_a_reference_out_of_sight_stays_when_other_values_change(tea: Product) -> None:
+def test_a_hidden_reference_is_kept_when_other_values_change(tea: Product) -> None:
     tea.category = Category.objects.create(slug="hidden", name="Hidden")
     tea.save()
     client = as_user(user(), Scoped, Tags, Products)
@@ -232,7 +232,7 @@ def test_a_reference_out_of_sight_stays_when_other_values_change(tea: Product) -
     assert (tea.category_id, tea.stock) == ("hidden", 9)
 
 
-def test_rows_out_of_sight_stay_in_a_relation_to_many(tea: Product) -> None:
+def test_hidden_rows_are_kept_in_a_relation_to_many(tea: Product) -> None:
     class SomeTags(Tags):
         def get_queryset(self, ctx: Context) -> Any:
             return super().get_queryset(ctx).exclude(name="internal")
@@ -246,18 +246,18 @@ def test_rows_out_of_sight_stay_in_a_relation_to_many(tea: Product) -> None:
     assert get_field_errors(client, "product_update", pk=tea.pk, values={"tags": [internal.pk]})
 
 
-def test_a_reference_to_a_row_that_the_project_hides_by_itself_is_no_choice(tea: Product) -> None:
+def test_a_row_hidden_by_the_project_is_no_choice(tea: Product) -> None:
     class Picky(Categories):
         def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
             return obj is None or obj.pk != "secret"
 
     Category.objects.create(slug="secret", name="Secret")
     client = as_user(user(), Picky, Tags, Products)
-    told = get_field_errors(client, "product_update", pk=tea.pk, values={"category": "secret"})
-    assert told == get_field_errors(client, "product_update", pk=tea.pk, values={"category": "absent"})
+    errors = get_field_errors(client, "product_update", pk=tea.pk, values={"category": "secret"})
+    assert errors == get_field_errors(client, "product_update", pk=tea.pk, values={"category": "absent"})
 
 
-def test_without_a_toolset_of_its_own_a_reference_is_bounded_by_the_form(tea: Product) -> None:
+def test_without_a_toolset_the_form_limits_the_choices_of_a_reference(tea: Product) -> None:
     class Form(forms.ModelForm):  # type: ignore[type-arg]
         class Meta:
             model = Product
@@ -279,7 +279,7 @@ def test_without_a_toolset_of_its_own_a_reference_is_bounded_by_the_form(tea: Pr
     assert "price" in get_error(client, "product_update", pk=tea.pk, values={"price": "1"})
 
 
-def test_a_form_of_the_projects_own_validates_and_asks_for_more(tea: Product) -> None:
+def test_a_form_of_the_project_validates_and_requires_more(tea: Product) -> None:
     reasons: list[str] = []
 
     class Form(forms.ModelForm):  # type: ignore[type-arg]
@@ -291,7 +291,7 @@ def test_a_form_of_the_projects_own_validates_and_asks_for_more(tea: Product) ->
 
         def clean(self) -> dict[str, Any]:
             cleaned = super().clean() or {}
-            # What the client did not mention is there too.
+            # The form has values that the client did not send.
             assert cleaned["category"].pk == "drinks"
             assert cleaned["price"] == Decimal("4.50")
             if cleaned["stock"] > 10:
@@ -312,11 +312,11 @@ def test_a_form_of_the_projects_own_validates_and_asks_for_more(tea: Product) ->
     assert "reason" in get_error(client, "product_update", pk=tea.pk, values={"stock": 5})
     get_result(client, "product_update", pk=tea.pk, values={"stock": 5, "reason": "more"})
     assert reasons == ["more"]
-    # What the form has and the toolset does not show stays closed.
+    # Fields of the form that the toolset does not show cannot be written.
     assert "cost" in get_error(client, "product_update", pk=tea.pk, values={"cost": "0", "reason": "x"})
 
 
-def test_a_form_chosen_for_the_call_narrows_what_may_be_written(tea: Product) -> None:
+def test_a_form_chosen_for_the_call_limits_the_writable_fields(tea: Product) -> None:
     class Narrow(forms.ModelForm):  # type: ignore[type-arg]
         class Meta:
             model = Product
@@ -332,7 +332,7 @@ def test_a_form_chosen_for_the_call_narrows_what_may_be_written(tea: Product) ->
     get_result(as_user(user("boss"), ByUser), "product_update", pk=tea.pk, values={"name": "x"})
 
 
-def test_each_verb_takes_its_own_permission(subtests: pytest.Subtests) -> None:
+def test_each_verb_needs_its_own_permission(subtests: pytest.Subtests) -> None:
     for permissions, verbs in (
         (["shop.view_product"], {"get", "history"}),
         (["shop.add_product"], {"create"}),
@@ -346,12 +346,12 @@ def test_each_verb_takes_its_own_permission(subtests: pytest.Subtests) -> None:
             assert {name.removeprefix("product_") for name in async_to_sync(client.names)()} == verbs
 
 
-def test_what_is_hidden_is_not_described() -> None:
+def test_hidden_fields_are_not_described() -> None:
     class Described(Products):
         tools = ("describe", "get", "create", "update", "delete")
 
-    told = get_result(as_user(user("tim", "shop.view_product", "shop.change_product"), Described), "product_describe")
-    assert told["tools"] == ["product_describe", "product_get", "product_update"]
+    result = get_result(as_user(user("tim", "shop.view_product", "shop.change_product"), Described), "product_describe")
+    assert result["tools"] == ["product_describe", "product_get", "product_update"]
 
 
 def test_a_writer_without_view_permission_is_shown_no_values(tea: Product) -> None:
@@ -361,7 +361,7 @@ def test_a_writer_without_view_permission_is_shown_no_values(tea: Product) -> No
     assert get_result(client, "product_update", pk=tea.pk, values={"stock": 1})["item"] is None
 
 
-def test_rows_are_refused_one_by_one_where_the_project_says_so(tea: Product) -> None:
+def test_permission_hooks_can_refuse_single_rows(tea: Product) -> None:
     class Mine(Products):
         def has_change_permission(self, ctx: Context, obj: Any = None) -> bool:
             return obj is None or obj.name == "Coffee"
@@ -372,7 +372,7 @@ def test_rows_are_refused_one_by_one_where_the_project_says_so(tea: Product) -> 
     client = as_user(user(), Mine)
     assert "You may not" in get_error(client, "product_update", pk=tea.pk, values={"stock": 1})
     assert "You may not" in get_error(client, "product_delete", pk=tea.pk)
-    # And it is no way to find out what may not be seen.
+    # The error does not reveal rows that the caller may not view.
     nobody = user("tim", "shop.change_product")
     assert get_error(as_user(nobody, Mine), "product_update", pk=tea.pk, values={"stock": 1}) == (
         f"There is no product with the primary key '{tea.pk}'"
@@ -380,7 +380,7 @@ def test_rows_are_refused_one_by_one_where_the_project_says_so(tea: Product) -> 
     assert "hunter2" not in get_error(client, "product_update", pk=tea.pk, values={"stock": 1})
 
 
-def test_rows_out_of_sight_are_answered_like_rows_that_are_not_there(tea: Product) -> None:
+def test_hidden_rows_are_refused_like_absent_rows(tea: Product) -> None:
     class Visible(Products):
         def get_queryset(self, ctx: Context) -> Any:
             return super().get_queryset(ctx).exclude(pk=tea.pk)
@@ -393,7 +393,7 @@ def test_rows_out_of_sight_are_answered_like_rows_that_are_not_there(tea: Produc
         )
 
 
-def test_what_the_database_refuses_is_told_without_its_words(tea: Product) -> None:
+def test_database_errors_are_reported_without_their_message(tea: Product) -> None:
     class Broken(Products):
         def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
             Tag.objects.create(name="hot")
@@ -415,7 +415,7 @@ def test_a_write_is_all_or_nothing(tea: Product) -> None:
     assert not LogEntry.objects.exists()
 
 
-def test_schemas_say_what_may_be_written() -> None:
+def test_schemas_list_the_writable_fields() -> None:
     from asgiref.sync import async_to_sync
 
     listed = async_to_sync(as_user(user()).request)("tools/list")["tools"]
@@ -437,7 +437,7 @@ def test_schemas_say_what_may_be_written() -> None:
     assert "slug" not in tools["category_update"]["inputSchema"]["properties"]["values"]["properties"]
 
 
-def test_a_toolset_that_writes_needs_no_reading() -> None:
+def test_a_toolset_can_write_without_reading_tools() -> None:
     class Inbox(ModelToolset):
         model = Tag
         fields = ("name",)

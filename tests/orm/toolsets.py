@@ -52,7 +52,7 @@ def shop(*toolsets: type[ModelToolset], **given: Any) -> Server:
 
 
 def principal(user: Any, name: str = "") -> DjangoPrincipal:
-    """A caller who acts as a Django user."""
+    """A client of a Django user."""
     return DjangoPrincipal(issuer="tests", subject=name or str(user.pk), user=user)
 
 
