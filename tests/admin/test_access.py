@@ -106,7 +106,7 @@ def test_a_token_has_the_scopes_that_it_holds_and_a_refused_caller_has_none() ->
     assert [cell.is_allowed for cell in cells["open"]] == [False, True]
 
 
-def test_the_reverse_names_all_users_of_one_tool() -> None:
+def test_the_reverse_lookup_names_all_users_of_one_tool() -> None:
     for number in range(3):
         User.objects.create(username=f"user{number}")
     user = User.objects.get(username="user1")

@@ -1,4 +1,4 @@
-"""Admin pages show no characters that deceive, whatever the rows hold."""
+"""Admin pages show no deceptive characters of the rows."""
 
 import html
 import re

@@ -76,7 +76,7 @@ def test_all_servers_of_the_setting_are_listed_without_secrets(operator: Client)
     assert content.count("Check now") == 3
 
 
-def test_what_processes_say_is_shown_for_each(operator: Client) -> None:
+def test_reports_of_processes_are_shown_for_each_server(operator: Client) -> None:
     now = timezone.now()
     row(
         connections=2,
@@ -94,14 +94,14 @@ def test_what_processes_say_is_shown_for_each(operator: Client) -> None:
         assert text in found
 
 
-def test_a_process_that_was_not_heard_of_lately_is_not_believed_to_be_connected(operator: Client) -> None:
+def test_a_silent_process_does_not_count_as_connected(operator: Client) -> None:
     row(connections=1, ago=600)
     found = section(page(operator), "weather")
     assert ">not used yet<" in found
     assert 'class="gone"' in found
 
 
-def test_a_server_has_failed_if_nothing_went_well_since(operator: Client, subtests: pytest.Subtests) -> None:
+def test_a_server_has_failed_without_a_later_success(operator: Client, subtests: pytest.Subtests) -> None:
     for reached, state in ((None, ">fails<"), (-1, ">fails<"), (1, ">answers<")):
         with subtests.test(reached=reached, state=state), rolled_back():
             now = timezone.now()
@@ -109,14 +109,14 @@ def test_a_server_has_failed_if_nothing_went_well_since(operator: Client, subtes
             assert state in section(page(operator), "weather")
 
 
-def test_what_a_server_says_of_itself_is_escaped(operator: Client) -> None:
+def test_server_info_is_escaped(operator: Client) -> None:
     row(server="<script>alert(1)</script>", protocol_version="r1", error="E", error_text="<b>", error_at=timezone.now())
     content = page(operator)
     assert "<script>alert(1)" not in content
     assert "<b>" not in content
 
 
-def test_this_process_is_shown_as_it_is_now(operator: Client) -> None:
+def test_the_current_state_of_this_process_is_shown(operator: Client) -> None:
     row(process=client_health.get_process_name(), calls=1)
     HEALTH_REGISTRY.record_connected("weather", protocol_version="r2", server="mine")
     HEALTH_REGISTRY.record_call("weather", 0.5)
@@ -126,34 +126,34 @@ def test_this_process_is_shown_as_it_is_now(operator: Client) -> None:
     assert "500 ms" in found
 
 
-def test_rows_of_servers_that_the_setting_has_no_more_are_not_shown(operator: Client) -> None:
+def test_rows_of_removed_servers_are_not_shown(operator: Client) -> None:
     row("gone")
     assert "gone" not in page(operator)
 
 
 @override_settings(MCP={"AUTH": "none"})
-def test_without_servers_the_page_says_where_they_are_named(operator: Client) -> None:
+def test_without_servers_the_page_names_the_setting(operator: Client) -> None:
     assert "No servers are configured" in page(operator)
 
 
 @override_settings(MCP={"AUTH": "none", "CLIENTS": {"weather": {"URL": "s3cret"}}})
-def test_a_setting_that_cannot_be_read_is_said(operator: Client) -> None:
+def test_an_invalid_setting_is_reported(operator: Client) -> None:
     assert "The MCP setting is invalid" in page(operator)
     assert operator.post(reverse(CHECK, args=["weather"])).status_code == 404
 
 
-def test_to_look_takes_a_permission() -> None:
+def test_the_page_needs_the_view_permission() -> None:
     assert browser("view_session").get(reverse(LIST)).status_code == 403
 
 
-def test_to_check_takes_the_permission_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_needs_the_change_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health_check, "check_client", None)
     client = browser("view_clienthealth")
     assert "Check now" not in page(client)
     assert client.post(reverse(CHECK, args=["weather"])).status_code == 403
 
 
-def test_a_check_is_a_post_with_a_token_of_the_page(operator: Client) -> None:
+def test_a_check_is_a_post_with_a_csrf_token(operator: Client) -> None:
     assert operator.get(reverse(CHECK, args=["weather"])).status_code == 405
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = operator.cookies
@@ -164,7 +164,7 @@ def test_a_server_that_is_not_in_the_setting_cannot_be_checked(operator: Client)
     assert operator.post(reverse(CHECK, args=["other"])).status_code == 404
 
 
-def test_a_check_says_what_it_found_and_keeps_it(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_shows_and_stores_its_result(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     async def check(alias: str, *, user: Any, timeout: float) -> HealthCheckResult:
@@ -180,7 +180,7 @@ def test_a_check_says_what_it_found_and_keeps_it(operator: Client, monkeypatch: 
     assert ClientHealth.objects.get(alias="weather").server == "weatherd 1"
 
 
-def test_a_server_that_is_down_is_said_to_be(operator: Client) -> None:
+def test_an_unreachable_server_is_reported(operator: Client) -> None:
     """All the way: the program ends at once."""
     content = operator.post(reverse(CHECK, args=["weather"]), follow=True).content.decode()
     assert "s3cret" not in content
@@ -189,7 +189,7 @@ def test_a_server_that_is_down_is_said_to_be(operator: Client) -> None:
     assert ">fails<" in found
 
 
-def test_a_user_who_has_not_allowed_it_is_told(operator: Client) -> None:
+def test_a_check_without_consent_of_the_user_is_an_error(operator: Client) -> None:
     found = section(operator.post(reverse(CHECK, args=["github"]), follow=True).content.decode(), "github")
     assert "github must be connected first." in found
     assert ">must be connected<" in found
@@ -203,7 +203,7 @@ def test_a_server_without_a_token_has_a_button_to_connect_it(operator: Client) -
     assert "/connect/" not in section(page(operator), "weather")
 
 
-def test_a_server_that_was_connected_after_its_error_fails_no_longer(operator: Client) -> None:
+def test_a_server_connected_after_its_error_has_not_failed(operator: Client) -> None:
     row("github", error="AuthorizationNeeded", error_text="Not allowed", error_at=timezone.now() - timedelta(minutes=9))
     assert ">must be connected<" in section(page(operator), "github")
     user = get_user_model()._default_manager.get(username="ada")
@@ -216,7 +216,7 @@ def test_a_server_that_was_connected_after_its_error_fails_no_longer(operator: C
     assert "Last error" not in found
 
 
-def test_the_connection_of_another_user_is_not_ones_own(operator: Client) -> None:
+def test_the_connection_of_another_user_does_not_count(operator: Client) -> None:
     other = get_user_model()._default_manager.create_user("bob")
     where = get_settings().clients["github"].display_location
     ClientToken.objects.create(key="k", alias="github", server=where, user=other, grant="sealed")
@@ -231,7 +231,7 @@ def test_an_error_before_the_last_success_is_not_shown(operator: Client) -> None
     assert "No answer" not in found
 
 
-def test_the_result_of_a_check_is_shown_once_beside_the_server(
+def test_the_result_of_a_check_is_shown_once_next_to_the_server(
     operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def check(alias: str, **kwargs: Any) -> HealthCheckResult:

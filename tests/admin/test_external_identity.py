@@ -33,7 +33,7 @@ def user(name: str, *permissions: str, **fields: Any) -> Any:
 
 @pytest.fixture
 def browser(client: Client) -> Client:
-    client.force_login(user("boss", is_superuser=True))
+    client.force_login(user("superuser", is_superuser=True))
     return client
 
 
@@ -52,7 +52,7 @@ def test_a_superuser_links_another_user(browser: Client) -> None:
     assert browser.get(reverse(CHANGE, args=[row.pk])).status_code == 200
 
 
-def test_without_an_issuer_the_form_says_why_there_is_none_to_choose(browser: Client) -> None:
+def test_without_an_issuer_the_form_explains_the_empty_choice(browser: Client) -> None:
     assert "is empty" not in browser.get(reverse(ADD)).content.decode()
     with override_settings(MCP={"AUTH": "token"}):
         assert "is empty" in browser.get(reverse(ADD)).content.decode()
@@ -72,7 +72,7 @@ def test_invalid_issuers_and_subjects_are_not_linked(browser: Client, subtests: 
             assert not ExternalIdentity.objects.exists()
 
 
-def test_a_link_is_not_changed_but_ended(browser: Client) -> None:
+def test_a_link_cannot_be_changed_but_deleted(browser: Client) -> None:
     ada, eve = user("ada"), user("eve")
     row = ExternalIdentity.objects.create(issuer=ISSUER, subject="ada", user=ada)
     assert browser.post(reverse(CHANGE, args=[row.pk]), form(eve)).status_code == 403
@@ -82,10 +82,13 @@ def test_a_link_is_not_changed_but_ended(browser: Client) -> None:
     assert not ExternalIdentity.objects.exists()
 
 
-def test_who_is_no_superuser_links_only_themselves(client: Client) -> None:
-    boss, clerk = user("boss", is_superuser=True), user("clerk", "add_externalidentity", "view_externalidentity")
+def test_other_staff_link_only_themselves(client: Client) -> None:
+    superuser, clerk = (
+        user("superuser", is_superuser=True),
+        user("clerk", "add_externalidentity", "view_externalidentity"),
+    )
     client.force_login(clerk)
-    assert client.post(reverse(ADD), form(boss)).status_code == 200
+    assert client.post(reverse(ADD), form(superuser)).status_code == 200
     assert not ExternalIdentity.objects.exists()
     client.post(reverse(ADD), form(clerk))
     assert ExternalIdentity.objects.get().user == clerk

@@ -19,12 +19,12 @@ INLINE = re.compile(
 
 @pytest.fixture
 def browser(client: Client) -> Client:
-    boss: Any = get_user_model()._default_manager.create_user("boss", is_staff=True, is_superuser=True)
-    PersonalAccessToken.issue(user=boss, name="ci", expires=None)
+    superuser: Any = get_user_model()._default_manager.create_user("superuser", is_staff=True, is_superuser=True)
+    PersonalAccessToken.issue(user=superuser, name="ci", expires=None)
     ToolPolicy.objects.create(tool="x", rate="1/m")
     prompt = StoredPrompt.objects.create(name="hello")
     StoredMessage.objects.create(prompt=prompt, text="Hi", position=1)
-    client.force_login(boss)
+    client.force_login(superuser)
     return client
 
 

@@ -1,4 +1,4 @@
-"""Policies and grants as the admin writes them: with what is declared to choose from, checked, logged, and at once."""
+"""Policies and grants in the admin: choices of declared names, validation, log entries, and immediate effect."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def page(response: Any) -> str:
     return str(response.content.decode())
 
 
-def test_a_policy_is_written_logged_and_holds_at_once(browser: Client) -> None:
+def test_a_policy_is_saved_logged_and_applies_at_once(browser: Client) -> None:
     Group.objects.create(name="editors")
     response = write(
         browser, "policy", tool="order_*", scopes=["orders:write"], groups=["editors"], rate="10/m", note="busy"
@@ -52,7 +52,7 @@ def test_a_policy_is_written_logged_and_holds_at_once(browser: Client) -> None:
     assert "No registered tool matches this name" in page(response)
 
 
-def test_the_declared_scopes_are_there_to_choose_from_with_what_they_mean(browser: Client) -> None:
+def test_the_declared_scopes_are_choices_with_their_descriptions(browser: Client) -> None:
     for kind in ADD:
         found = page(browser.get(reverse(ADD[kind])))
         assert "orders:read: See &lt;orders&gt;" in found
@@ -82,7 +82,7 @@ def test_a_tool_has_one_policy_on_a_server(browser: Client) -> None:
     assert "already exists" in page(write(browser, "policy", tool="x", disabled="on"))
 
 
-def test_a_grant_is_written(browser: Client) -> None:
+def test_a_grant_is_saved(browser: Client) -> None:
     Group.objects.create(name="editors")
     write(browser, "grant", scope="orders:read", groups=["editors"], clients="https://a.example/*\n\nclient-1\n")
     row = ScopeGrant.objects.get()
@@ -114,7 +114,7 @@ def test_a_scope_with_a_grant_is_not_offered_for_another(browser: Client) -> Non
     assert "not one of the available choices" in page(write(browser, "grant", scope="orders:read"))
 
 
-def test_a_group_that_is_gone_stays_in_the_rule_and_is_said_to_be(browser: Client) -> None:
+def test_a_deleted_group_is_kept_in_the_rule_and_marked(browser: Client) -> None:
     group = Group.objects.create(name="editors")
     row = ToolPolicy.objects.create(tool="x", groups=["editors"])
     group.delete()
@@ -127,7 +127,7 @@ def test_a_group_that_is_gone_stays_in_the_rule_and_is_said_to_be(browser: Clien
     assert "groups: editors (unknown group)" in page(browser.get(reverse("admin:mcp_django_toolpolicy_changelist")))
 
 
-def test_the_lists_say_what_holds(browser: Client) -> None:
+def test_the_lists_describe_the_rules(browser: Client) -> None:
     ToolPolicy.objects.create(tool="*", scopes=["orders:read"], note="all of them")
     ScopeGrant.objects.create(scope="orders:write", clients=["one", "two"])
     assert "all of them" in page(browser.get(reverse("admin:mcp_django_toolpolicy_changelist")))
@@ -136,7 +136,7 @@ def test_the_lists_say_what_holds(browser: Client) -> None:
     assert "one, two" in listed
 
 
-def test_who_may_only_look_changes_nothing(browser: Client) -> None:
+def test_view_permission_changes_nothing(browser: Client) -> None:
     user = User.objects.create_user("viewer", is_staff=True)
     client = Client()
     client.force_login(user)

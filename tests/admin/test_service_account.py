@@ -33,8 +33,8 @@ def find_permission(codename: str) -> Permission:
 
 
 @pytest.fixture
-def boss() -> User:
-    return User.objects.create_superuser("boss")
+def superuser() -> User:
+    return User.objects.create_superuser("superuser")
 
 
 @pytest.fixture
@@ -91,14 +91,14 @@ def test_an_operator_creates_an_account_and_its_token(clerk: User) -> None:
     ]
 
 
-def test_an_account_gets_no_right_that_its_operator_lacks(clerk: User, boss: User) -> None:
+def test_an_account_gets_no_right_that_its_operator_lacks(clerk: User, superuser: User) -> None:
     browser, buyers = log_in(clerk), Group.objects.create(name="Buyers")
     base = {"user_username": "ci", "owner": clerk.pk}
     for rights in ({"user_permissions": [find_permission("delete_product").pk]}, {"groups": [buyers.pk]}):
         errors = browser.post(url("add"), base | rights).context["adminform"].form.errors
         assert errors.keys() == rights.keys()
     assert not ServiceAccount.objects.exists()
-    browser = log_in(boss)
+    browser = log_in(superuser)
     browser.post(url("add"), base | {"groups": [buyers.pk]})
     assert list(ServiceAccount.objects.get().user.groups.all()) == [buyers]
 
@@ -133,7 +133,7 @@ def test_a_stronger_account_is_only_shown_and_disabled(clerk: User) -> None:
     assert not token.is_usable
 
 
-def test_tokens_of_persons_are_still_for_superusers_only(clerk: User) -> None:
+def test_only_superusers_create_tokens_of_persons(clerk: User) -> None:
     person = User.objects.create_user("person")
     form = {"user": person.pk, "name": "x"}
     response = log_in(clerk).post(reverse("admin:mcp_django_personalaccesstoken_add"), form)
@@ -156,10 +156,10 @@ def test_rights_owner_and_description_are_changed_and_logged(clerk: User) -> Non
         assert message in str(response.context["adminform"].form.errors["owner"])
 
 
-def test_an_account_is_disabled_and_enabled_with_a_log_entry(boss: User) -> None:
-    account = create_account("ci", boss)
+def test_an_account_is_disabled_and_enabled_with_a_log_entry(superuser: User) -> None:
+    account = create_account("ci", superuser)
     issue(account)
-    browser = log_in(boss)
+    browser = log_in(superuser)
     assert url("enable", account) not in browser.get(url("change", account)).content.decode()
     page = browser.post(url("disable", account), follow=True).content.decode()
     assert "so its tokens are refused" in page
@@ -173,7 +173,7 @@ def test_an_account_is_disabled_and_enabled_with_a_log_entry(boss: User) -> None
     assert texts == ["The account was disabled.", "The account was enabled.", "The account was disabled."]
 
 
-def test_deletion_shows_what_it_removes_and_needs_no_permission_for_the_user(clerk: User, boss: User) -> None:
+def test_deletion_shows_what_it_removes_and_needs_no_permission_for_the_user(clerk: User, superuser: User) -> None:
     account = create_account("ci", clerk)
     issue(account)
     browser = log_in(clerk)
@@ -182,21 +182,21 @@ def test_deletion_shows_what_it_removes_and_needs_no_permission_for_the_user(cle
     browser.post(url("delete", account), {"post": "yes"})
     assert not User.objects.filter(username="ci").exists()
     assert LogEntry.objects.latest("pk").is_deletion()
-    response = log_in(boss).get(url("changelist"))
+    response = log_in(superuser).get(url("changelist"))
     assert "delete_selected" not in response.content.decode()
 
 
 @override_settings(MCP={"RATES": {"PRINCIPAL": "90/m"}})
-def test_the_page_shows_tokens_grants_policies_and_calls(boss: User) -> None:
-    account = create_account("ci", boss)
+def test_the_page_shows_tokens_grants_policies_and_calls(superuser: User) -> None:
+    account = create_account("ci", superuser)
     issue(account, 3, scopes=["books:read"])
-    ScopeGrant.objects.create(scope="books:write", users=[str(boss.pk)])
+    ScopeGrant.objects.create(scope="books:write", users=[str(superuser.pk)])
     ToolPolicy.objects.create(tool="book_*", groups=["Planners"], rate="5/m")
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     usage = {"server": "default", "method": "tools/call", "principal": "p", "milliseconds_sum": 1.0}
     UsageRollup.objects.create(start=hour, name="find_book", user_key=str(account.user.pk), count=7, failed=2, **usage)
 
-    page = log_in(boss).get(url("change", account)).content.decode()
+    page = log_in(superuser).get(url("change", account)).content.decode()
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert "deploy key usable in 2 days" in text or "deploy key usable in 3 days" in text
     assert '<td class="mcp-warning">in ' in page
@@ -209,8 +209,8 @@ def test_the_page_shows_tokens_grants_policies_and_calls(boss: User) -> None:
     assert f"{access}?server=default&amp;users=ci" in page
 
 
-def test_sections_need_the_permissions_of_their_own_pages(boss: User) -> None:
-    account = create_account("ci", boss)
+def test_sections_need_the_permissions_of_their_own_pages(superuser: User) -> None:
+    account = create_account("ci", superuser)
     issue(account)
     viewer = User.objects.create_user("viewer", is_staff=True)
     viewer.user_permissions.add(find_permission("view_serviceaccount"))
@@ -219,8 +219,10 @@ def test_sections_need_the_permissions_of_their_own_pages(boss: User) -> None:
     assert "mcp-section" not in page
 
 
-def test_the_list_says_what_has_to_be_done(boss: User) -> None:
-    kept, lost, idle = (create_account(name, owner) for name, owner in (("kept", boss), ("lost", boss), ("idle", boss)))
+def test_the_list_shows_required_actions(superuser: User) -> None:
+    kept, lost, idle = (
+        create_account(name, owner) for name, owner in (("kept", superuser), ("lost", superuser), ("idle", superuser))
+    )
     issue(kept, 90)
     issue(lost, 3)
     issue(lost, -1)
@@ -233,7 +235,7 @@ def test_the_list_says_what_has_to_be_done(boss: User) -> None:
         start = hour - timedelta(hours=age)
         UsageRollup.objects.create(start=start, principal="p", user_key=str(lost.user.pk), count=count, **usage)
 
-    browser = log_in(boss)
+    browser = log_in(superuser)
     page = browser.get(url("changelist")).content.decode()
     row = next(part for part in page.split("<tr>") if ">lost<" in part)
     assert "without an owner" in row

@@ -36,13 +36,13 @@ def session(of: Any = None, *, seen: float = 0, **fields: Any) -> Session:
 
 
 @pytest.fixture
-def boss() -> Any:
-    return user("boss", is_superuser=True)
+def superuser() -> Any:
+    return user("superuser", is_superuser=True)
 
 
 @pytest.fixture
-def browser(client: Client, boss: Any) -> Client:
-    client.force_login(boss)
+def browser(client: Client, superuser: Any) -> Client:
+    client.force_login(superuser)
     return client
 
 
@@ -57,7 +57,7 @@ def live() -> set[Session]:
     return set(Session.objects.filter(terminated_at=None))
 
 
-def test_the_list_says_who_is_connected(browser: Client) -> None:
+def test_the_list_shows_the_connected_users_and_clients(browser: Client) -> None:
     ada = user("ada")
     session(ada, client_info={"name": "claude-code", "version": "2.1"}, seen=125)
     page = browser.get(reverse(LIST)).content.decode()
@@ -65,7 +65,7 @@ def test_the_list_says_who_is_connected(browser: Client) -> None:
         assert text in page
 
 
-def test_the_state_stands_beside_the_client_and_a_single_server_is_not_named(browser: Client) -> None:
+def test_the_state_is_next_to_the_client_and_a_single_server_is_not_named(browser: Client) -> None:
     session()
     columns = re.findall(r'<th scope="col" class="[^"]*column-(\w+)', browser.get(reverse(LIST)).content.decode())
     assert columns[:2] == ["client", "state"]
@@ -85,7 +85,7 @@ def test_every_filter_link_has_a_text(browser: Client) -> None:
         assert len(found) == count
 
 
-def test_an_ended_session_has_nothing_open_although_processes_reported_it(browser: Client) -> None:
+def test_an_ended_session_has_no_open_streams_despite_reports_of_processes(browser: Client) -> None:
     row = session()
     report("one", **{f"s{row.pk}": [2, 1]})
     Session.objects.filter(pk=row.pk).end(EndReason.ADMIN)
@@ -112,7 +112,7 @@ def test_a_session_is_ended_on_its_own_page_after_a_confirmation(browser: Client
     assert browser.get(reverse("admin:mcp_django_session_end", args=[10**6])).status_code == 404
 
 
-def test_ending_on_the_page_takes_the_permission_to_change(client: Client) -> None:
+def test_ending_on_the_page_needs_the_change_permission(client: Client) -> None:
     row = session()
     end = reverse("admin:mcp_django_session_end", args=[row.pk])
     client.force_login(user("viewer", "view_session"))
@@ -140,13 +140,13 @@ def test_the_key_s_hash_is_nowhere(browser: Client) -> None:
         assert row.key_hash not in browser.get(page).content.decode()
 
 
-def test_what_a_client_says_about_itself_is_escaped(browser: Client) -> None:
+def test_client_info_is_escaped(browser: Client) -> None:
     row = session(client_info={"name": "<script>alert(1)</script>", "version": ["odd"]})
     for page in (reverse(LIST), reverse("admin:mcp_django_session_change", args=[row.pk])):
         assert "<script>alert(1)" not in browser.get(page).content.decode()
 
 
-def test_a_client_that_says_nothing_is_listed_by_its_key(browser: Client, subtests: pytest.Subtests) -> None:
+def test_a_client_without_client_info_is_listed_by_its_key(browser: Client, subtests: pytest.Subtests) -> None:
     for info in ({}, [], None, "x", {"name": None}):
         with subtests.test(info=info), rolled_back():
             row = session(client_info=info if info is not None else {})
@@ -186,7 +186,7 @@ def test_sessions_without_a_user_are_listed_without_owner(browser: Client) -> No
     assert live() == {row}
 
 
-def test_ending_takes_the_permission_to_change(client: Client) -> None:
+def test_ending_sessions_needs_the_change_permission(client: Client) -> None:
     row = session()
     client.force_login(user("viewer", "view_session"))
     assert "end_sessions" not in client.get(reverse(LIST)).content.decode()
@@ -219,9 +219,9 @@ def test_a_user_with_sessions_can_be_deleted(browser: Client) -> None:
 
 
 def report(by: str, **sessions: list[int]) -> None:
-    """What a process says that it has open, by primary key."""
-    said = {"by": by, "sessions": {pk.removeprefix("s"): found for pk, found in sessions.items()}}
-    EventLog().append([EventDraft(activity.ACTIVITY_TOPIC, activity.ACTIVITY_KIND, said)])
+    """Save the report of a process about its open streams, by primary key."""
+    data = {"by": by, "sessions": {pk.removeprefix("s"): found for pk, found in sessions.items()}}
+    EventLog().append([EventDraft(activity.ACTIVITY_TOPIC, activity.ACTIVITY_KIND, data)])
 
 
 def cells(page: str, name: str) -> list[str]:
@@ -229,11 +229,11 @@ def cells(page: str, name: str) -> list[str]:
     return re.findall(rf'<td class="field-{name}[^"]*">([^<]*)</td>', page)
 
 
-def test_the_list_says_what_is_open_over_all_processes(browser: Client) -> None:
+def test_the_list_counts_open_streams_of_all_processes(browser: Client) -> None:
     busy, idle = session(seen=10), session(seen=20)
     report("one", **{f"s{busy.pk}": [2, 1]})
     report("two", **{f"s{busy.pk}": [9, 0]})
-    report("two", **{f"s{busy.pk}": [1, 0]})  # it counts what a process said last
+    report("two", **{f"s{busy.pk}": [1, 0]})  # the last report of a process counts
     page = browser.get(reverse(LIST), {"o": "-5"}).content.decode()
     assert sorted(cells(page, "calls")) == ["0", "3"]
     assert sorted(cells(page, "streams")) == ["0", "1"]
@@ -242,7 +242,7 @@ def test_the_list_says_what_is_open_over_all_processes(browser: Client) -> None:
         assert list(response.context["cl"].result_list) == rows
 
 
-def test_what_is_open_is_asked_once_for_a_page(browser: Client, django_assert_max_num_queries: Any) -> None:
+def test_open_streams_are_queried_once_for_a_page(browser: Client, django_assert_max_num_queries: Any) -> None:
     for _ in range(30):
         session()
     with django_assert_max_num_queries(20) as captured:
@@ -250,7 +250,7 @@ def test_what_is_open_is_asked_once_for_a_page(browser: Client, django_assert_ma
     assert sum(StreamEvent._meta.db_table in query["sql"] for query in captured.captured_queries) == 1
 
 
-def test_the_page_of_a_session_says_what_it_has(browser: Client) -> None:
+def test_the_page_of_a_session_shows_its_open_streams(browser: Client) -> None:
     row, other = session(), session()
     report("one", **{f"s{row.pk}": [2, 1]})
     ResourceSubscription.objects.create(session=row, uri="a://b", uri_hash="h")
@@ -261,7 +261,7 @@ def test_the_page_of_a_session_says_what_it_has(browser: Client) -> None:
     assert found == {"calls": "2", "streams": "1", "subscriptions": "1", "events": "2"}
 
 
-def test_sessions_are_found_by_what_their_client_is_called(browser: Client) -> None:
+def test_sessions_are_found_by_client_name(browser: Client) -> None:
     mine = session(client_info={"name": "claude-code", "version": "2"})
     session(client_info={"name": "inspector"})
     session(client_info={})
@@ -270,21 +270,21 @@ def test_sessions_are_found_by_what_their_client_is_called(browser: Client) -> N
 
 
 @pytest.mark.django_db(transaction=True)
-def test_ending_a_session_is_told_to_all_processes(browser: Client) -> None:
+def test_the_end_of_a_session_is_published_to_all_processes(browser: Client) -> None:
     row = session()
     act(browser, "end_sessions", row)
-    said = StreamEvent.objects.order_by("seq").values_list("topic", "kind")
-    assert list(said) == [(f"session:{row.pk}", "ended"), ("sessions", "ended")]
+    data = StreamEvent.objects.order_by("seq").values_list("topic", "kind")
+    assert list(data) == [(f"session:{row.pk}", "ended"), ("sessions", "ended")]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_all_processes_are_told_of_the_sessions_of_a_user_who_is_deleted(browser: Client) -> None:
+def test_the_sessions_of_a_deleted_user_are_published_to_all_processes(browser: Client) -> None:
     ada = user("ada")
     row = session(ada)
     browser.post(reverse("admin:auth_user_delete", args=[ada.pk]), {"post": "yes"})
-    said = StreamEvent.objects.filter(kind="ended").order_by("seq").values_list("topic", "payload")
+    data = StreamEvent.objects.filter(kind="ended").order_by("seq").values_list("topic", "payload")
     reason = '"reason":"deleted"'
-    assert list(said) == [(f"session:{row.pk}", f"{{{reason}}}"), ("sessions", f'{{"session":{row.pk},{reason}}}')]
+    assert list(data) == [(f"session:{row.pk}", f"{{{reason}}}"), ("sessions", f'{{"session":{row.pk},{reason}}}')]
 
 
 def test_hidden_characters_of_a_client_are_not_displayed(browser: Client) -> None:
@@ -318,18 +318,18 @@ def test_callers_without_a_session_are_listed(browser: Client) -> None:
     assert page.count("<td>none</td>") == 1
 
 
-def test_callers_of_some_minutes_ago_are_left_out(browser: Client) -> None:
+def test_earlier_callers_are_left_out(browser: Client) -> None:
     report_callers("one", ["default", "k", "", None, "token"])
     StreamEvent.objects.update(created=timezone.now() - activity.CALLER_WINDOW)
     assert "No caller was active." in browser.get(reverse("admin:mcp_django_session_callers")).content.decode()
 
 
-def test_the_callers_take_the_permission_to_view_sessions(client: Client) -> None:
+def test_callers_need_the_permission_to_view_sessions(client: Client) -> None:
     client.force_login(user("clerk", "view_personalaccesstoken"))
     assert client.get(reverse("admin:mcp_django_session_callers")).status_code == 403
 
 
-def test_an_empty_list_says_how_a_client_connects(browser: Client) -> None:
+def test_an_empty_list_explains_how_a_client_connects(browser: Client) -> None:
     assert "manage.py mcp_install" in browser.get(reverse(LIST)).content.decode()
     session()
     assert "manage.py mcp_install" not in browser.get(reverse(LIST)).content.decode()

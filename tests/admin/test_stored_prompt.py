@@ -56,7 +56,7 @@ def viewer(client: Client) -> Client:
 
 
 def form(*texts: str, arguments: Any = (), rows: Any = None, **fields: Any) -> dict[str, Any]:
-    """What a browser sends: `texts` are messages, or fields of them; `arguments` are names, or fields."""
+    """Build the form of a browser: `texts` are messages, or fields of them; `arguments` are names, or fields."""
     data: dict[str, Any] = {"name": "greet", "enabled": "on", **fields}
     parts = {
         "arguments": [{"name": one, "required": "on"} if isinstance(one, str) else one for one in arguments],
@@ -66,8 +66,8 @@ def form(*texts: str, arguments: Any = (), rows: Any = None, **fields: Any) -> d
         initial = sum("id" in one for one in found)
         data |= {f"{prefix}-TOTAL_FORMS": len(found), f"{prefix}-INITIAL_FORMS": initial}
         for number, one in enumerate(found):
-            said = {"position": 0, **({"role": "user", "kind": "text"} if prefix == "messages" else {}), **one}
-            data |= {f"{prefix}-{number}-{key}": value for key, value in said.items()}
+            fields = {"position": 0, **({"role": "user", "kind": "text"} if prefix == "messages" else {}), **one}
+            data |= {f"{prefix}-{number}-{key}": value for key, value in fields.items()}
     return data
 
 
@@ -80,7 +80,7 @@ def save(client: Client, data: dict[str, Any], row: StoredPrompt | None = None) 
 
 
 def errors(response: Any) -> str:
-    """What the page says is wrong."""
+    """Return the errors of the page."""
     found = [response.context["adminform"].form.errors]
     for inline in response.context["inline_admin_formsets"]:
         found += [*inline.formset.errors, inline.formset.non_form_errors()]
@@ -124,7 +124,7 @@ def test_a_prompt_is_written_with_its_arguments_and_messages(browser: Client) ->
     assert (version.number, version.username, version.data) == (1, "boss", found)
 
 
-def test_messages_are_counted_from_one_in_the_order_that_was_meant(browser: Client) -> None:
+def test_messages_are_numbered_from_one_in_the_chosen_order(browser: Client) -> None:
     texts = [{"text": "last"}, {"text": "second", "position": 7}, {"text": "first", "position": 3}]
     save(browser, form(*texts))
     found = StoredMessage.objects.values_list("position", "text")
@@ -153,18 +153,18 @@ def test_values_that_clients_cannot_use_are_refused_with_the_reason(browser: Cli
             assert complaint in refused(browser, data)
 
 
-def test_what_is_not_used_is_said(browser: Client) -> None:
+def test_unused_arguments_are_reported(browser: Client) -> None:
     page = save(browser, form("Hi", arguments=["who"]))
     assert "No message uses $who." in page
 
 
-def test_a_permission_that_does_not_exist_is_said(browser: Client) -> None:
+def test_an_unknown_permission_is_reported(browser: Client) -> None:
     assert "Unknown permission shop.nothing" in save(browser, form("Hi", permission="shop.nothing"))
     page = save(browser, form("Hi", name="other", permission="mcp_django.view_session"))
     assert "Unknown permission" not in page
 
 
-def test_a_prompt_behind_one_that_code_registers_is_said(browser: Client) -> None:
+def test_a_prompt_hidden_by_one_of_the_code_is_reported(browser: Client) -> None:
     @declare(server="staff")
     def greet() -> str:
         return "registered"
@@ -178,12 +178,12 @@ def test_a_prompt_behind_one_that_code_registers_is_said(browser: Client) -> Non
     assert "served nowhere" in browser.get(url("changelist")).content.decode()
 
 
-def test_a_prompt_for_one_server_in_place_of_one_for_all_is_said(browser: Client) -> None:
+def test_a_prompt_of_one_server_that_replaces_one_of_all_is_reported(browser: Client) -> None:
     save(browser, form("Hi"))
     assert "serves its own entry instead" in save(browser, form("Hi", server="staff"))
 
 
-def test_what_code_has_changed_meanwhile_is_a_version_too(browser: Client) -> None:
+def test_changes_by_code_become_a_version(browser: Client) -> None:
     row = stored()
     row.messages.update(text="Changed by code")
     save(browser, form("Hi", title="Greeting"), row)
@@ -228,7 +228,7 @@ def test_versions_are_listed_compared_and_restored(browser: Client) -> None:
     assert row.versions.count() == 3
 
 
-def test_a_look_restores_nothing(browser: Client) -> None:
+def test_a_get_request_restores_nothing(browser: Client) -> None:
     row = stored()
     row.title = "x"
     row.save()
@@ -237,7 +237,7 @@ def test_a_look_restores_nothing(browser: Client) -> None:
     assert row.title == "x"
 
 
-def test_what_cannot_be_restored_says_why(browser: Client) -> None:
+def test_a_version_that_cannot_be_restored_gives_the_reason(browser: Client) -> None:
     row = stored()
     row.name = "welcome"
     row.save()
@@ -264,7 +264,7 @@ def test_versions_that_differ_in_too_much_are_not_compared(browser: Client, monk
     assert "too many differences" in browser.get(url("version", row.pk, 2)).content.decode()
 
 
-def test_the_order_that_a_database_gives_fields_makes_no_difference() -> None:
+def test_the_order_of_json_keys_is_no_difference() -> None:
     data = stored("Hi\nthere").snapshot()
     other = dict(reversed(data.items()))
     other["messages"] = [dict(reversed(message.items())) for message in data["messages"]]
@@ -280,7 +280,7 @@ def preview(client: Client, row: StoredPrompt, **arguments: str) -> Any:
     return client.post(url("preview", row.pk), data).context["preview"]
 
 
-def test_a_preview_is_what_a_client_gets(browser: Client) -> None:
+def test_a_preview_equals_the_result_of_a_client(browser: Client) -> None:
     row = stored("Hi $who")
     StoredMessage.objects.create(prompt=row, position=2, kind="resource", uri="docs://a", role="assistant")
     StoredMessage.objects.create(prompt=row, position=3, kind="link", uri="docs://$who", text="More")
@@ -301,7 +301,7 @@ def test_a_preview_begins_with_samples(browser: Client) -> None:
     assert '<option value="curt">' in response.content.decode()
 
 
-def test_a_preview_says_what_a_client_would_be_told(browser: Client) -> None:
+def test_a_preview_shows_the_error_of_a_client(browser: Client) -> None:
     row = stored()
     assert preview(browser, row).error == "missing argument 'who'"
     StoredMessage.objects.create(prompt=row, position=2, kind="resource", uri="docs://gone")
@@ -322,7 +322,7 @@ def test_a_preview_embeds_only_what_its_user_may_read(viewer: Client) -> None:
     assert "docs://secret" in found.error
 
 
-def test_nothing_that_is_stored_or_said_runs_as_a_script(browser: Client) -> None:
+def test_stored_texts_and_arguments_are_escaped(browser: Client) -> None:
     row = stored(XSS, title=XSS, description=XSS)
     StoredArgument.objects.create(prompt=row, name="x", title=XSS, description=XSS, position=2, choices=[XSS])
     StoredArgument.objects.create(prompt=row, name="y", position=3, default=XSS, required=False)
@@ -346,7 +346,7 @@ def test_nothing_that_is_stored_or_said_runs_as_a_script(browser: Client) -> Non
         assert escape(XSS) in text
 
 
-# Who may
+# Permissions
 
 
 def test_staff_with_view_permission_cannot_change_or_restore(viewer: Client) -> None:
@@ -390,7 +390,7 @@ def test_staff_without_view_permission_get_no_page(client: Client, subtests: pyt
             assert row.versions.count() == 1
 
 
-def test_who_may_change_prompts_may_change_their_parts(client: Client) -> None:
+def test_permission_to_change_prompts_includes_their_parts(client: Client) -> None:
     client.force_login(user("writer", "change_storedprompt", "view_storedprompt"))
     row = stored()
     save(client, form("Bye $you", arguments=["you"]), row)
@@ -412,7 +412,7 @@ def test_a_form_from_another_site_restores_nothing(client: Client) -> None:
 
 
 @override_settings(MCP={"SERVERS": {"default": {"STORED": False}}})
-def test_where_nothing_stored_is_served_the_list_says_so(browser: Client) -> None:
+def test_the_list_warns_if_stored_prompts_are_not_served(browser: Client) -> None:
     stored()
     assert "served nowhere" in browser.get(url("changelist")).content.decode()
 

@@ -77,7 +77,7 @@ def test_a_file_is_uploaded_kept_and_removed(browser: Client) -> None:
     assert changes == [[], ["title"], ["title", "mime_type", "text", "data"]]
 
 
-def test_a_file_that_is_a_text_is_kept_as_one(browser: Client, subtests: pytest.Subtests) -> None:
+def test_a_text_file_is_stored_as_text(browser: Client, subtests: pytest.Subtests) -> None:
     cases = (
         ("a.md", "ä".encode(), "ä"),
         ("a.json", b"{}", "{}"),
@@ -92,7 +92,7 @@ def test_a_file_that_is_a_text_is_kept_as_one(browser: Client, subtests: pytest.
             assert StoredResource.objects.get().content == expected
 
 
-def test_a_file_may_take_the_place_of_another_and_of_a_text(browser: Client) -> None:
+def test_a_file_can_replace_another_file_or_a_text(browser: Client) -> None:
     save(browser, text="text")
     row = StoredResource.objects.get()
     save(browser, row, text="text", upload=upload("a.bin", b"1"))
@@ -120,13 +120,13 @@ def test_a_file_that_is_too_large_is_refused(browser: Client, monkeypatch: pytes
     assert "too large" in str(response.context["adminform"].form.errors)
 
 
-def test_a_resource_behind_one_that_code_registers_is_said(browser: Client) -> None:
+def test_a_resource_hidden_by_one_of_the_code_is_reported(browser: Client) -> None:
     resource("docs://{name}")(lambda name: name)
     assert "serves tests.admin.test_stored_resource" in save(browser, text="x")
     assert "served nowhere" in browser.get(url("changelist")).content.decode()
 
 
-def test_a_preview_is_what_a_client_reads(browser: Client) -> None:
+def test_a_preview_equals_the_contents_for_a_client(browser: Client) -> None:
     row = StoredResource.objects.create(uri="docs://a", name="a", text="<b>x</b>", enabled=False, permission="a.b")
     response = browser.get(url("preview", row.pk))
     (block,) = response.context["preview"].blocks

@@ -45,7 +45,7 @@ def form(of: Any, **fields: Any) -> dict[str, Any]:
     return data | {"expires_at_0": f"{later:%Y-%m-%d}", "expires_at_1": "12:00:00"} | fields
 
 
-def test_the_token_is_shown_once_and_kept_nowhere(browser: Client, boss: Any) -> None:
+def test_the_token_is_shown_once_and_stored_nowhere(browser: Client, boss: Any) -> None:
     response = browser.post(reverse(ADD), form(boss, scopes="books:write, books:read"))
     assert response.status_code == 200
     [token] = set(TOKEN.findall(response.content.decode()))
@@ -80,7 +80,7 @@ def test_the_token_is_not_stored_with_messages_in_the_session_either(browser: Cl
     assert not any(token in str(stored.get_decoded()) for stored in BrowserSession.objects.all())
 
 
-def test_the_form_proposes_oneself_and_ninety_days(browser: Client, boss: Any) -> None:
+def test_the_form_defaults_to_the_own_user_and_ninety_days(browser: Client, boss: Any) -> None:
     initial = browser.get(reverse(ADD)).context["adminform"].form.initial
     assert initial["user"] == boss.pk
     assert abs(initial["expires_at"] - timezone.now() - timedelta(days=90)) < timedelta(hours=1)
@@ -92,12 +92,12 @@ def test_a_token_can_be_for_one_server(browser: Client, boss: Any) -> None:
     assert PersonalAccessToken.objects.get().audience == "staff"
 
 
-def test_a_token_can_be_for_ever(browser: Client, boss: Any) -> None:
+def test_a_token_can_be_permanent(browser: Client, boss: Any) -> None:
     browser.post(reverse(ADD), form(boss, expires_at_0="", expires_at_1=""))
     assert PersonalAccessToken.objects.get().expires_at is None
 
 
-def test_invalid_arguments_make_no_token(browser: Client, boss: Any, subtests: pytest.Subtests) -> None:
+def test_invalid_arguments_create_no_token(browser: Client, boss: Any, subtests: pytest.Subtests) -> None:
     for wrong in (
         {"expires_at_0": "2020-01-01"},
         {"audience": "nowhere"},
@@ -111,7 +111,7 @@ def test_invalid_arguments_make_no_token(browser: Client, boss: Any, subtests: p
             assert not PersonalAccessToken.objects.exists()
 
 
-def test_only_superusers_make_tokens_for_others(client: Client, boss: Any) -> None:
+def test_only_superusers_create_tokens_for_others(client: Client, boss: Any) -> None:
     """A token acts in its user's name, so this would otherwise be a way to become a superuser."""
     clerk = user("clerk", "add_personalaccesstoken")
     client.force_login(clerk)
@@ -127,7 +127,7 @@ def issue(of: Any, **options: Any) -> PersonalAccessToken:
     return PersonalAccessToken.issue(**{"user": of, "name": "ci", "expires": None, **options})[0]
 
 
-def test_the_list_shows_what_a_token_is_for_and_not_its_hash(browser: Client, boss: Any) -> None:
+def test_pages_of_a_token_show_its_prefix_and_scopes_and_not_its_hash(browser: Client, boss: Any) -> None:
     row = issue(boss, scopes=["books:read"])
     for page in (reverse(LIST), reverse(CHANGE, args=[row.pk])):
         text = browser.get(page).content.decode()
@@ -155,7 +155,7 @@ def test_selected_tokens_are_revoked(browser: Client, boss: Any) -> None:
     assert "0 tokens were revoked." in revoke(browser, revoked)
 
 
-def test_revoking_takes_the_permission_to_change(client: Client, boss: Any) -> None:
+def test_revoking_needs_the_change_permission(client: Client, boss: Any) -> None:
     row = issue(boss)
     client.force_login(user("viewer", "view_personalaccesstoken"))
     revoke(client, row)
@@ -176,7 +176,7 @@ def test_a_token_is_revoked_on_its_own_page_after_a_confirmation(browser: Client
     assert act not in browser.get(change).content.decode()
 
 
-def test_the_list_starts_with_the_state_and_is_narrowed_by_it(browser: Client, boss: Any) -> None:
+def test_the_list_starts_with_the_state_and_can_be_filtered_by_it(browser: Client, boss: Any) -> None:
     now = timezone.now()
     rows = {
         "usable": issue(boss, audience="staff"),
@@ -208,7 +208,7 @@ SCOPED: dict[str, Any] = {
 
 
 @override_settings(MCP=SCOPED)
-def test_declared_scopes_are_boxes_of_which_the_required_ones_are_ticked(browser: Client, boss: Any) -> None:
+def test_declared_scopes_are_checkboxes_with_the_required_ones_ticked(browser: Client, boss: Any) -> None:
     page = browser.get(reverse(ADD)).content.decode()
     boxes = re.findall(r'<input type="checkbox" name="scopes" value="([^"]+)"[^>]*?( checked)?>', page)
     assert boxes == [("orders:read", " checked"), ("orders:all", " checked")]
@@ -227,7 +227,7 @@ def test_a_scope_that_is_reserved_for_other_users_is_refused(browser: Client, bo
 
 
 @override_settings(MCP=SCOPED)
-def test_a_token_that_can_do_nothing_is_shown_with_a_warning(browser: Client, boss: Any) -> None:
+def test_a_token_without_any_rights_is_shown_with_a_warning(browser: Client, boss: Any) -> None:
     page = browser.post(reverse(ADD), form(boss, scopes=[])).content.decode()
     assert TOKEN.search(page)
     assert "can do nothing: it lacks orders:read" in page

@@ -160,7 +160,7 @@ class Project:
             path.write_text(text.lstrip("\n"))
 
     def manage(self, *arguments: str) -> str:
-        """Run a command of the project's manage.py, and return what it writes to stdout."""
+        """Run a command of the project's manage.py. Return its stdout."""
         ran = subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=self.directory,
@@ -178,7 +178,7 @@ class Project:
         return {**kept, "PYTHONPATH": str(ROOT), **more}
 
     def events(self) -> list[str]:
-        """Return what tools and the lifespan have noted."""
+        """Return the notes of tools and the lifespan."""
         path = self.directory / "events"
         return path.read_text().split("\n")[:-1] if path.exists() else []
 

@@ -1,4 +1,4 @@
-"""Who the client of a process is, and for how long."""
+"""Principals of local processes, and their validity."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_the_local_principal_acts_as_its_user(ada: Any) -> None:
     assert (principal.key, principal.user, credential) == ("local", ada, None)
 
 
-def test_a_user_who_is_not_active_is_refused(ada: Any, subtests: pytest.Subtests) -> None:
+def test_an_inactive_user_is_refused(ada: Any, subtests: pytest.Subtests) -> None:
     for username in ("ada", None):
         with subtests.test(username=username):
             User.objects.update(is_active=False)
@@ -62,7 +62,7 @@ def test_a_user_who_is_not_active_is_refused(ada: Any, subtests: pytest.Subtests
                 identify_user("default", username, None)
 
 
-def test_tokens_are_of_use_where_they_are_taken(ada: Any, subtests: pytest.Subtests) -> None:
+def test_tokens_are_accepted_where_the_setting_permits(ada: Any, subtests: pytest.Subtests) -> None:
     async def check(auth: str | None, complaint: str) -> None:
         _, token = await sync_to_async(PersonalAccessToken.issue)(user=ada, name="t", scopes=["a"], expires=None)
         with override_settings(MCP={"AUTH": "token"}):

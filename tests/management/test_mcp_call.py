@@ -28,9 +28,9 @@ class Colour(enum.Enum):
 
 
 @dataclass
-class Stay:
+class Booking:
     nights: int
-    board: Literal["none", "half"] = "none"
+    meals: Literal["none", "half"] = "none"
     cot: bool = False
 
 
@@ -77,7 +77,7 @@ def declare() -> None:
             "int": int,
             "colour": Colour,
             "list": list[Colour],
-            "stay": Stay,
+            "stay": Booking,
             "consent": None,
         }
         answer = await ctx.elicit(f"Your {what}?", schemas[what])
@@ -94,7 +94,7 @@ def declare() -> None:
 
 @pytest.fixture
 def typing(monkeypatch: pytest.MonkeyPatch) -> Answer:
-    """`asked = typing("a", "b")`: what a person types, and then the prompts it was typed at."""
+    """`asked = typing("a", "b")`: type the lines, and collect the prompts."""
 
     def script(*lines: str) -> list[str]:
         asked, waiting = [], iter(lines)
@@ -113,7 +113,7 @@ def typing(monkeypatch: pytest.MonkeyPatch) -> Answer:
 
 
 def call(*arguments: str) -> tuple[Any, str]:
-    """The result that the command prints, and what it says besides."""
+    """Return the result that the command prints, and its stderr."""
     out, err = StringIO(), StringIO()
     call_command("mcp_call", *arguments, stdout=out, stderr=err)
     return json.loads(out.getvalue()), err.getvalue()
@@ -157,21 +157,21 @@ def test_invalid_arguments_are_reported(subtests: pytest.Subtests) -> None:
 
 
 def test_a_tool_that_fails_prints_its_result_and_exits_with_one(subtests: pytest.Subtests) -> None:
-    for arguments, said in (
+    for arguments, text in (
         (["add", '{"a": "one", "b": 2}'], "a"),
         (["add", '{"a": 1}'], "b"),
         (["fail", '{"how": "raise"}'], "no, never"),
         (["fail", '{"how": "result"}'], "not today"),
         (["fail", '{"how": "bug"}'], "Internal error (reference"),
     ):
-        with subtests.test(arguments=arguments, said=said):
+        with subtests.test(arguments=arguments, text=text):
             out = StringIO()
             with pytest.raises(SystemExit) as left:
                 call_command("mcp_call", *arguments, stdout=out)
             result = json.loads(out.getvalue())
             assert left.value.code == 1
             assert result["isError"] is True
-            assert said in result["content"][0]["text"]
+            assert text in result["content"][0]["text"]
             assert "secret" not in out.getvalue()
 
 
@@ -190,7 +190,7 @@ def ada() -> Any:
 
 
 @pytest.mark.usefixtures("ada")
-def test_a_user_s_permissions_count() -> None:
+def test_permissions_of_the_user_apply() -> None:
     assert text("count_books", "--user", "ada") == "0"
     assert text("where", "--user", "ada", "--server", "staff") == "staff as ada"
     with pytest.raises(CommandError, match=r"Unknown tool: count_books .* lacks the permission testapp"):
@@ -198,7 +198,7 @@ def test_a_user_s_permissions_count() -> None:
 
 
 @pytest.mark.usefixtures("ada")
-def test_every_scope_is_held_unless_some_are_named(typing: Answer) -> None:
+def test_the_caller_holds_every_scope_unless_some_are_named(typing: Answer) -> None:
     Book.objects.create(title="Dune")
     for scopes in ([], ["--scope", "books:write"], ["--scope", "other", "--scope", "books:write"]):
         typing("n")
@@ -207,7 +207,7 @@ def test_every_scope_is_held_unless_some_are_named(typing: Answer) -> None:
         call("delete_book", '{"title": "Dune"}', "--user", "ada", "--scope", "books:read")
 
 
-def test_a_question_is_put_on_the_terminal(typing: Answer, subtests: pytest.Subtests) -> None:
+def test_a_question_is_asked_on_the_terminal(typing: Answer, subtests: pytest.Subtests) -> None:
     cases = (
         ("bool", ["y"], "accept True"),
         ("bool", ["yes"], "accept True"),
@@ -218,8 +218,8 @@ def test_a_question_is_put_on_the_terminal(typing: Answer, subtests: pytest.Subt
         ("int", ["7"], "accept 7"),
         ("colour", ["red"], "accept <Colour.RED: 'red'>"),
         ("list", ['["red"]'], "accept [<Colour.RED: 'red'>]"),
-        ("stay", ["3", "half", "y"], "accept Stay(nights=3, board='half', cot=True)"),
-        ("stay", ["3", "", ""], "accept Stay(nights=3, board='none', cot=False)"),
+        ("stay", ["3", "half", "y"], "accept Booking(nights=3, meals='half', cot=True)"),
+        ("stay", ["3", "", ""], "accept Booking(nights=3, meals='none', cot=False)"),
         ("stay", ["3", "!"], "decline None"),
         ("bool", ["!"], "decline None"),
         ("consent", ["y"], "accept None"),
@@ -227,11 +227,11 @@ def test_a_question_is_put_on_the_terminal(typing: Answer, subtests: pytest.Subt
         ("consent", [""], "decline None"),
         ("int", ["seven", "7"], "accept 7"),
     )
-    for what, lines, said in cases:
-        with subtests.test(what=what, lines=lines, said=said):
+    for what, lines, text in cases:
+        with subtests.test(what=what, lines=lines, text=text):
             asked = typing(*lines)
             result, err = call("ask", json.dumps({"what": what}))
-            assert result["content"][0]["text"] == said
+            assert result["content"][0]["text"] == text
             assert f"Your {what}?" in err
             assert len(asked) == len(lines)
 
@@ -239,15 +239,15 @@ def test_a_question_is_put_on_the_terminal(typing: Answer, subtests: pytest.Subt
 def test_a_form_is_asked_field_by_field(typing: Answer) -> None:
     asked = typing("3", "half", "y")
     call("ask", '{"what": "stay"}')
-    assert [prompt.split(" ")[0].lower() for prompt in asked] == ["nights", "board", "cot"]
+    assert [prompt.split(" ")[0].lower() for prompt in asked] == ["nights", "meals", "cot"]
 
 
-def test_a_page_is_shown_and_its_opening_asked_for(typing: Answer, subtests: pytest.Subtests) -> None:
-    for line, said in (("y", "accept"), ("", "decline"), ("no", "decline")):
-        with subtests.test(line=line, said=said):
+def test_a_url_is_shown_with_a_question_to_open_it(typing: Answer, subtests: pytest.Subtests) -> None:
+    for line, text in (("y", "accept"), ("", "decline"), ("no", "decline")):
+        with subtests.test(line=line, text=text):
             typing(line)
             result, err = call("open_page")
-            assert result["content"][0]["text"] == said
+            assert result["content"][0]["text"] == text
             assert "https://example.com/pay" in err
 
 
@@ -257,7 +257,7 @@ def test_a_question_without_a_terminal_is_an_error(typing: Answer) -> None:
         call("ask", '{"what": "bool"}')
 
 
-def test_what_a_shell_cannot_answer_is_said() -> None:
+def test_requests_that_a_shell_cannot_answer_are_errors() -> None:
     with pytest.raises(CommandError, match=r"-32021"):
         call("sample")
 

@@ -33,7 +33,7 @@ def clear() -> str:
     return out.getvalue()
 
 
-def test_ended_and_expired_sessions_are_deleted_and_live_ones_stay() -> None:
+def test_ended_and_expired_sessions_are_deleted_and_live_ones_kept() -> None:
     assert clear() == "Deleted 0 sessions, 0 events and 0 expired rows.\n"
 
     live, ended = session(), session()
@@ -45,19 +45,19 @@ def test_ended_and_expired_sessions_are_deleted_and_live_ones_stay() -> None:
 
 
 @override_settings(MCP={"LIMITS": {"SESSION_IDLE": 10}})
-def test_what_is_idle_is_the_project_s_decision() -> None:
+def test_the_setting_decides_when_a_session_is_idle() -> None:
     session(seen=11)
     assert clear() == "Deleted 1 session, 0 events and 0 expired rows.\n"
 
 
-def test_more_than_a_slice_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_one_batch_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_clearsessions, "BATCH_SIZE", 2)
     for _ in range(5):
         session(seen=4000)
     assert clear() == "Deleted 5 sessions, 0 events and 0 expired rows.\n"
 
 
-def test_old_events_and_rows_that_have_expired_are_deleted_and_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_events_and_expired_rows_are_deleted_and_others_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_clearsessions, "BATCH_SIZE", 2)
     StreamEvent.objects.all().delete()  # threads of earlier tests may have committed some
     now = timezone.now()

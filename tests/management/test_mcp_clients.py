@@ -46,10 +46,10 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
         call_command("mcp_clients", *words, no_color=True, skip_checks=True)
     except SystemExit as end:
         code = int(end.code or 0)
-    said = capsys.readouterr()
-    assert "s3cret" not in said.out + said.err
-    assert "\x1b" not in said.out + said.err
-    return code, said.out, said.err
+    text = capsys.readouterr()
+    assert "s3cret" not in text.out + text.err
+    assert "\x1b" not in text.out + text.err
+    return code, text.out, text.err
 
 
 def test_all_servers_are_listed(
@@ -87,7 +87,7 @@ def test_one_server_may_be_chosen(
             assert scripts["weather"].opened == 0
 
 
-def test_a_server_that_is_down_is_said_with_the_reason(
+def test_an_unreachable_server_is_reported_with_the_reason(
     scripts: dict[str, Script], capsys: pytest.CaptureFixture[str]
 ) -> None:
     scripts["weather"].refusals.append(ClientConnectionError("It is down"))
@@ -99,7 +99,7 @@ def test_a_server_that_is_down_is_said_with_the_reason(
     assert "maps: authorize it at https://here.example/connect, or with: mcp_clients login maps" in err
 
 
-def test_a_program_gets_json(scripts: dict[str, Script], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_option_json_prints_json(scripts: dict[str, Script], capsys: pytest.CaptureFixture[str]) -> None:
     scripts["maps"].refusals.append(ClientConnectionError("It is down"))
     code, out, _ = run(capsys, "--json")
     weather, maps = json.loads(out)
@@ -113,7 +113,7 @@ def test_no_servers_are_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys)[:2] == (0, 'MCP["CLIENTS"] is empty\n')
 
 
-def test_a_server_that_is_not_in_the_setting_is_refused(scripts: dict[str, Script], subtests: pytest.Subtests) -> None:
+def test_an_unknown_server_is_refused(scripts: dict[str, Script], subtests: pytest.Subtests) -> None:
     for words in (["--alias", "other"], ["tools", "other"], ["call", "other", "x"], ["login", "other"]):
         with (
             subtests.test(words=words),
@@ -134,8 +134,8 @@ def test_the_tools_of_a_server_are_listed(scripts: dict[str, Script], capsys: py
 
 def test_a_tool_is_called(scripts: dict[str, Script], capsys: pytest.CaptureFixture[str]) -> None:
     def call(params: Any) -> Any:
-        said = f"{params['name']} {params['arguments']}"
-        return {"content": [{"type": "text", "text": said}], "isError": params["name"] != "now"}
+        text = f"{params['name']} {params['arguments']}"
+        return {"content": [{"type": "text", "text": text}], "isError": params["name"] != "now"}
 
     scripts["weather"].answers["tools/call"] = call
     code, out, _ = run(capsys, "call", "weather", "now", '{"city": "Oslo"}')
@@ -144,13 +144,13 @@ def test_a_tool_is_called(scripts: dict[str, Script], capsys: pytest.CaptureFixt
     assert (code, json.loads(out)["isError"]) == (1, True)
 
 
-def test_arguments_that_are_no_object_are_refused(scripts: dict[str, Script], subtests: pytest.Subtests) -> None:
-    for arguments, said in (("{", "are not valid JSON"), ("[]", "must be a JSON object")):
-        with subtests.test(arguments=arguments, said=said), pytest.raises(CommandError, match=said):
+def test_arguments_must_be_an_object(scripts: dict[str, Script], subtests: pytest.Subtests) -> None:
+    for arguments, text in (("{", "are not valid JSON"), ("[]", "must be a JSON object")):
+        with subtests.test(arguments=arguments, text=text), pytest.raises(CommandError, match=text):
             call_command("mcp_clients", "call", "weather", "now", arguments, skip_checks=True)
 
 
-def test_a_call_that_fails_says_why(scripts: dict[str, Script]) -> None:
+def test_a_failed_call_prints_the_reason(scripts: dict[str, Script]) -> None:
     scripts["weather"].answers["tools/call"] = None
     with pytest.raises(CommandError, match="CallError: Method not found"):
         call_command("mcp_clients", "call", "weather", "now", skip_checks=True)
@@ -160,7 +160,7 @@ def test_a_call_that_fails_says_why(scripts: dict[str, Script]) -> None:
 
 
 @pytest.mark.django_db
-def test_a_user_may_be_named_in_whose_name_it_is(
+def test_a_call_can_be_made_for_a_user(
     scripts: dict[str, Script], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
@@ -175,7 +175,7 @@ def test_a_user_may_be_named_in_whose_name_it_is(
         call_command("mcp_clients", "--user", "eve", skip_checks=True)
 
 
-def test_a_login_is_left_to_the_flow(
+def test_login_runs_the_authorization_flow(
     scripts: dict[str, Script], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
@@ -221,7 +221,7 @@ def test_the_last_lines_of_a_program_s_standard_error_are_shown(
             assert "Cannot find" in json.loads(run(capsys, "--json")[1])[0]["stderr"]
 
 
-async def test_a_check_waits_as_long_as_the_setting_says(clock: Clock, scripts: dict[str, Script]) -> None:
+async def test_a_check_uses_the_timeout_of_the_setting(clock: Clock, scripts: dict[str, Script]) -> None:
     async def never(params: Any) -> None:
         await asyncio.Event().wait()
 

@@ -20,7 +20,7 @@ def user() -> Any:
 
 
 def create(*arguments: str) -> tuple[str, str]:
-    """What the command writes to stdout and stderr."""
+    """Run the command. Return its stdout and stderr."""
     out, err = StringIO(), StringIO()
     call_command("mcp_createtoken", *arguments, stdout=out, stderr=err)
     return out.getvalue(), err.getvalue()
@@ -36,7 +36,7 @@ def test_stdout_has_the_token_and_nothing_else(user: Any) -> None:
     assert "ci" in err
 
 
-def test_a_token_expires_after_ninety_days_unless_said_otherwise() -> None:
+def test_a_token_expires_after_ninety_days_by_default() -> None:
     create("ada")
     create("ada", "--days", "7")
     week, quarter = PersonalAccessToken.objects.order_by("expires_at").values_list("expires_at", flat=True)
@@ -46,13 +46,13 @@ def test_a_token_expires_after_ninety_days_unless_said_otherwise() -> None:
     assert abs(quarter - timezone.now() - timedelta(days=90)) < timedelta(hours=1)
 
 
-def test_a_token_can_be_for_ever() -> None:
+def test_a_token_can_be_permanent() -> None:
     _, err = create("ada", "--never-expires")
     assert PersonalAccessToken.objects.get().expires_at is None
     assert "never" in err
 
 
-def test_invalid_arguments_make_no_token(subtests: pytest.Subtests) -> None:
+def test_invalid_arguments_create_no_token(subtests: pytest.Subtests) -> None:
     cases = (
         (["nobody"], "Unknown user 'nobody'"),
         (["ada", "--server", "shop"], "use one of: default"),
@@ -93,7 +93,7 @@ SCOPED: dict[str, Any] = {
 
 
 @override_settings(MCP=SCOPED)
-def test_a_token_has_the_scopes_that_its_servers_require_unless_said_otherwise() -> None:
+def test_a_token_has_the_scopes_required_by_its_servers_by_default() -> None:
     for arguments, scopes in (
         ([], ["orders:all", "orders:read"]),
         (["--server", "default"], ["orders:read"]),
@@ -105,7 +105,7 @@ def test_a_token_has_the_scopes_that_its_servers_require_unless_said_otherwise()
 
 
 @override_settings(MCP={**SCOPED, "SCOPES": {**SCOPED["SCOPES"], "other": "Other"}})
-def test_a_token_that_can_do_nothing_comes_with_a_warning() -> None:
+def test_a_token_without_any_rights_comes_with_a_warning() -> None:
     out, err = create("ada", "--scope", "other")
     assert PersonalAccessToken.is_well_formed(out.strip())
     assert "Warning: The token can do nothing: it lacks orders:read" in err
@@ -118,14 +118,14 @@ def test_a_token_that_no_verifier_accepts_comes_with_a_warning() -> None:
 
 
 @override_settings(MCP=SCOPED)
-def test_an_undeclared_scope_makes_no_token() -> None:
+def test_an_undeclared_scope_creates_no_token() -> None:
     with pytest.raises(CommandError, match=r"does not declare order:read. Use: orders:read, orders:all"):
         create("ada", "--scope", "order:read")
     assert not PersonalAccessToken.objects.exists()
 
 
 @override_settings(MCP=SCOPED)
-def test_a_scope_that_a_grant_reserves_makes_no_token() -> None:
+def test_a_scope_reserved_by_a_grant_creates_no_token() -> None:
     ScopeGrant.objects.create(scope="orders:all", tokens=False)
     with pytest.raises(CommandError, match="reserves orders:all"):
         create("ada", "--scope", "orders:all")

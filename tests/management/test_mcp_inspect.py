@@ -1,4 +1,4 @@
-"""`mcp_inspect`: what is served, to whom, and why."""
+"""`mcp_inspect`: served primitives, callers, and reasons."""
 
 import json
 import re
@@ -77,7 +77,7 @@ def rows(*arguments: str) -> dict[str, dict[str, Any]]:
     return {f"{row['kind']} {row['key']}": row for row in found}
 
 
-def test_every_primitive_is_listed_with_what_it_takes_and_where_it_is_declared() -> None:
+def test_every_primitive_is_listed_with_its_requirements_and_source() -> None:
     found = rows()
     assert {name: row["takes"] for name, row in found.items()} == {
         "tool both": "permission testapp.view_book, is_owner and scopes books:read",
@@ -92,7 +92,7 @@ def test_every_primitive_is_listed_with_what_it_takes_and_where_it_is_declared()
     assert not any("verdict" in row for row in found.values())
 
 
-def test_the_text_has_the_same_a_line_each_with_its_source() -> None:
+def test_the_text_has_one_line_for_each_primitive_with_its_source() -> None:
     lines = inspect("--server", "default").splitlines()
     assert lines[0] == "default: hotel 3"
     named = next(number for number, line in enumerate(lines) if " named " in line)
@@ -106,7 +106,7 @@ ALLOWED = "allowed"
 HIDDEN = "hidden: lacks the permission testapp.view_book"
 
 
-def test_a_user_s_verdicts_are_those_of_a_call(subtests: pytest.Subtests) -> None:
+def test_verdicts_for_a_user_equal_those_of_a_call(subtests: pytest.Subtests) -> None:
     cases = (
         ("ada", None, {"named": ALLOWED, "scoped": ALLOWED, "both": ALLOWED}),
         ("bob", None, {"named": HIDDEN, "scoped": ALLOWED, "both": HIDDEN}),
@@ -139,7 +139,7 @@ def test_all_servers_are_shown_with_verdicts_unless_one_is_named() -> None:
     assert set(json.loads(inspect("--json", "--server", "staff"))) == {"staff"}
 
 
-def test_a_server_with_nothing_says_what_to_do() -> None:
+def test_an_empty_server_explains_how_to_add_primitives() -> None:
     assert "no primitives registered; write mcp_tools.py" in inspect("--server", "staff")
     assert json.loads(inspect("--json", "--server", "staff")) == {"staff": []}
 
@@ -282,7 +282,7 @@ def test_rules_of_hosts_that_tools_violate_are_listed() -> None:
     assert "hosts" not in rows()["tool open"]
 
 
-def test_a_large_list_of_tools_of_single_models_is_shown_with_the_way_to_a_small_one() -> None:
+def test_a_large_list_of_model_tools_recommends_generic_tools() -> None:
     assert "ORM_STYLE" not in inspect()
     declared = registry.get_registry("default")
     for number in range(60):

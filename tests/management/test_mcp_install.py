@@ -1,4 +1,4 @@
-"""`mcp_install`: what clients are told, and what becomes of the files it is told in."""
+"""`mcp_install`: configurations of clients, and changes of their files."""
 
 import json
 import os
@@ -49,10 +49,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(*arguments: str) -> str:
-    """What is written to stdout."""
+    """Run the command. Return its stdout."""
     out, err = StringIO(), StringIO()
     call_command("mcp_install", *arguments, stdout=out, stderr=err)
-    install.said = err.getvalue()  # type: ignore[attr-defined]
+    install.stderr = err.getvalue()  # type: ignore[attr-defined]
     return out.getvalue()
 
 
@@ -61,7 +61,7 @@ def loaded(client: str, text: str) -> Any:
 
 
 def entry(client: str, *arguments: str, name: str = "django") -> Any:
-    """What it says of the server."""
+    """Return the entry of the server."""
     data = loaded(client, install(client, *arguments))
     assert list(data) == [SECTIONS.get(client, "mcpServers")]
     return data[SECTIONS.get(client, "mcpServers")][name]
@@ -88,16 +88,16 @@ def test_the_output_names_the_rights_of_the_client(
     arguments: tuple[str, ...], rights: str, mode: tuple[str, ...]
 ) -> None:
     install("vscode", *arguments, *mode)
-    assert install.said.splitlines()[-1] == rights  # type: ignore[attr-defined]
+    assert install.stderr.splitlines()[-1] == rights  # type: ignore[attr-defined]
 
 
 @override_settings(MCP={"LOCAL_USER": "ada"})
-def test_the_local_user_is_named_beside_the_rights() -> None:
+def test_the_local_user_is_named_with_the_rights() -> None:
     install("vscode")
-    assert "gets all rights: every tool, without permission checks. It acts as the user ada." in install.said  # type: ignore[attr-defined]
+    assert "gets all rights: every tool, without permission checks. It acts as the user ada." in install.stderr  # type: ignore[attr-defined]
 
 
-def test_every_client_is_told_how_to_start_the_server(home: Path, subtests: pytest.Subtests) -> None:
+def test_the_configuration_of_every_client_starts_the_server(home: Path, subtests: pytest.Subtests) -> None:
     for client in CLIENT_PROGRAMS:
         with subtests.test(client=client):
             found = entry(client)
@@ -108,7 +108,7 @@ def test_every_client_is_told_how_to_start_the_server(home: Path, subtests: pyte
             assert not [path for path in home.rglob("*") if path.is_file() and path.name != "manage.py"]
 
 
-def test_every_client_is_told_where_the_server_is_in_its_own_words(subtests: pytest.Subtests) -> None:
+def test_the_configuration_of_every_client_has_the_url_in_its_format(subtests: pytest.Subtests) -> None:
     cases = (
         ("claude-code", {"type": "http", "url": "https://a.example/mcp"}),
         ("vscode", {"type": "http", "url": "https://a.example/mcp"}),
@@ -137,30 +137,30 @@ def test_tokens_are_named_and_not_written(subtests: pytest.Subtests) -> None:
             assert headers == {"Authorization": f"Bearer {placeholder}"}
 
 
-def test_codex_names_variables_in_its_own_way() -> None:
+def test_the_configuration_of_codex_names_variables() -> None:
     assert entry("codex", "--token-env", "KEY", "--transport", "http")["bearer_token_env_var"] == "KEY"
     assert entry("codex", "--token-env", "MCP_TOKEN")["env_vars"] == ["MCP_TOKEN"]
 
 
-def test_a_token_is_written_when_that_is_asked_for(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_an_option_writes_the_token(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setenv("MCP_TOKEN", "mcp_secret")
     assert "mcp_secret" not in json.dumps(entry("zed"))
     assert entry("zed", "--with-token")["env"] == {"MCP_TOKEN": "mcp_secret"}
     install("zed", "--with-token", "--write")
     assert stat.S_IMODE((home / FILES["zed"]).stat().st_mode) == 0o600
-    assert "can read" not in install.said  # type: ignore[attr-defined]
+    assert "can read" not in install.stderr  # type: ignore[attr-defined]
 
 
-def test_a_token_in_a_file_that_others_can_read_is_pointed_out(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_a_token_in_a_readable_file_causes_a_warning(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setenv("MCP_TOKEN", "mcp_secret")
     path = home / FILES["zed"]
     path.parent.mkdir(parents=True)
     path.write_text("{}")
     path.chmod(0o644)
     install("zed", "--write")
-    assert "can read" not in install.said  # type: ignore[attr-defined]
+    assert "can read" not in install.stderr  # type: ignore[attr-defined]
     install("zed", "--with-token", "--write")
-    assert "Other users can read" in install.said  # type: ignore[attr-defined]
+    assert "Other users can read" in install.stderr  # type: ignore[attr-defined]
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
@@ -186,7 +186,7 @@ def test_contradicting_arguments_are_refused(subtests: pytest.Subtests) -> None:
             assert complaint in str(caught.value)
 
 
-def test_options_and_settings_find_their_way_into_the_command(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_and_settings_become_part_of_the_command(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "shop.other")
     with override_settings(MCP={"SERVERS": {"default": {}, "staff": {"NAME": "The staff's"}}}):
         options = ["--server", "staff", "--user", "ada", "--scope", "a", "--scope", "b"]
@@ -201,7 +201,7 @@ def test_options_and_settings_find_their_way_into_the_command(home: Path, monkey
     assert entry("cursor")["args"] == [*module, str(home)]
 
 
-def test_writing_twice_is_writing_once_and_removing_leaves_the_rest(home: Path, subtests: pytest.Subtests) -> None:
+def test_writing_is_idempotent_and_removing_keeps_the_rest(home: Path, subtests: pytest.Subtests) -> None:
     for client in WRITTEN:
         with subtests.test(client=client):
             path = home / FILES[client]
@@ -209,7 +209,7 @@ def test_writing_twice_is_writing_once_and_removing_leaves_the_rest(home: Path, 
             install(client, "--write")
             assert path.read_text() == printed
             install(client, "--write")
-            assert "already" in install.said  # type: ignore[attr-defined]
+            assert "already" in install.stderr  # type: ignore[attr-defined]
             assert [made.name for made in path.parent.iterdir() if made.name.startswith(path.name)] == [path.name]
             install(client, "--write", "--user", "ada")
             assert "ada" in path.read_text()
@@ -218,17 +218,17 @@ def test_writing_twice_is_writing_once_and_removing_leaves_the_rest(home: Path, 
             data = loaded(client, path.read_text())
             assert data.get(SECTIONS.get(client, "mcpServers"), {}) == {}
             install(client, "--remove")
-            assert "is not in" in install.said  # type: ignore[attr-defined]
+            assert "is not in" in install.stderr  # type: ignore[attr-defined]
 
 
-def test_the_command_that_claude_code_has_for_it_is_shown() -> None:
+def test_the_command_of_claude_code_is_shown() -> None:
     install("claude-code")
-    assert "claude mcp add-json django '{" in install.said  # type: ignore[attr-defined]
+    assert "claude mcp add-json django '{" in install.stderr  # type: ignore[attr-defined]
     install("claude-code", "--name", "two words")
-    assert "claude mcp add-json 'two words' '{" in install.said  # type: ignore[attr-defined]
+    assert "claude mcp add-json 'two words' '{" in install.stderr  # type: ignore[attr-defined]
 
 
-def test_other_systems_keep_files_elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_operating_system_has_its_own_paths(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert (
         CLIENT_PROGRAMS["claude"].path(home) == home / "Library/Application Support/Claude/claude_desktop_config.json"
@@ -240,7 +240,7 @@ def test_other_systems_keep_files_elsewhere(home: Path, monkeypatch: pytest.Monk
     assert CLIENT_PROGRAMS["zed"].path(home) == home / "Roaming/Zed/settings.json"
 
 
-def test_mode_and_link_stay_and_nothing_is_left_lying_about(home: Path) -> None:
+def test_mode_and_link_are_kept_and_no_temporary_file_remains(home: Path) -> None:
     real = home / "dotfiles" / "mcp.json"
     real.parent.mkdir()
     real.write_text('{"mcpServers": {}}')
@@ -272,7 +272,7 @@ HOSTILE = {
 }
 
 
-def test_files_that_cannot_be_changed_are_left_alone(home: Path, subtests: pytest.Subtests) -> None:
+def test_files_that_cannot_be_changed_are_not_written(home: Path, subtests: pytest.Subtests) -> None:
     for content in HOSTILE.values():
         for how in ("--write", "--remove"):
             with subtests.test(content=content, how=how):
@@ -304,7 +304,7 @@ def test_files_that_cannot_be_changed_are_left_alone(home: Path, subtests: pytes
             assert path.read_bytes() == content
 
 
-def test_paths_that_are_not_files_are_left_alone(home: Path) -> None:
+def test_paths_that_are_not_files_are_unchanged(home: Path) -> None:
     for path in (home / "directory", home / "pipe", home / "loop"):
         if path.name == "directory":
             path.mkdir()
@@ -316,7 +316,7 @@ def test_paths_that_are_not_files_are_left_alone(home: Path) -> None:
             install("cursor", "--write", "--file", str(path))
 
 
-def test_a_file_that_changes_meanwhile_is_left_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_during_the_command_is_not_overwritten(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = home / FILES["cursor"]
     path.parent.mkdir(parents=True)
     path.write_text("{}")
@@ -343,7 +343,7 @@ COMMENTED = """\
 """
 
 
-def test_comments_and_layout_stay(home: Path) -> None:
+def test_comments_and_layout_are_kept(home: Path) -> None:
     path = home / FILES["zed"]
     path.parent.mkdir(parents=True)
     path.write_text(COMMENTED)
@@ -359,7 +359,7 @@ def test_comments_and_layout_stay(home: Path) -> None:
     assert path.read_text() == COMMENTED
 
 
-def test_codex_comments_stay(home: Path) -> None:
+def test_comments_of_codex_are_kept(home: Path) -> None:
     path = home / FILES["codex"]
     path.parent.mkdir(parents=True)
     before = 'model = "o9" # mine\n\n[mcp_servers.other]\ncommand = "x"\n'
@@ -376,7 +376,7 @@ def test_codex_comments_stay(home: Path) -> None:
     assert tomllib.loads(path.read_text()) == tomllib.loads(before + after)
 
 
-def test_text_that_looks_like_the_table_stays(home: Path) -> None:
+def test_text_that_looks_like_the_table_is_kept(home: Path) -> None:
     path = home / FILES["codex"]
     path.parent.mkdir(parents=True)
     rest = '[other]\nx = """\n[mcp_servers.shop]\n"""\n'
@@ -387,7 +387,7 @@ def test_text_that_looks_like_the_table_stays(home: Path) -> None:
     assert path.read_text().rstrip() == rest.rstrip()
 
 
-def test_a_toml_file_whose_notation_prevents_the_change_is_left_alone(home: Path) -> None:
+def test_a_toml_file_whose_notation_prevents_the_change_is_unchanged(home: Path) -> None:
     path = home / FILES["codex"]
     path.parent.mkdir(parents=True)
     content = 'mcp_servers = { other = { command = "x" } }\n'
@@ -403,7 +403,7 @@ def test_comments_after_a_table_belong_to_the_next_one() -> None:
     assert toml_text.put(table + rest, "s", "n", {"a": "b"}) == f'{rest}\n[s.n]\na = "b"\n'
 
 
-def test_dotted_keys_and_line_ends_stay() -> None:
+def test_dotted_keys_and_line_ends_are_kept() -> None:
     text = "[s]\r\nother.a = 1 # first\r\n\r\n[x]\r\n"
     changed = toml_text.put(text, "s", "n", {"a": ["b"]})
     assert changed == f'{text}\r\n[s.n]\r\na = ["b"]\r\n'
@@ -416,7 +416,7 @@ def test_without_tomlkit_the_command_names_the_extra(home: Path, monkeypatch: py
         install("codex", "--write")
 
 
-def test_line_ends_and_marks_stay(home: Path, subtests: pytest.Subtests) -> None:
+def test_line_ends_and_byte_order_marks_are_kept(home: Path, subtests: pytest.Subtests) -> None:
     for newline in ("\n", "\r\n"):
         with subtests.test(newline=newline):
             path = home / FILES["cursor"]
@@ -428,7 +428,7 @@ def test_line_ends_and_marks_stay(home: Path, subtests: pytest.Subtests) -> None
             assert changed.count(b"\n") == changed.count(newline.encode())
 
 
-def test_entries_are_put_and_taken_out_in_place(subtests: pytest.Subtests) -> None:
+def test_entries_are_added_and_removed_in_place(subtests: pytest.Subtests) -> None:
     cases = (
         ("{}", '{\n  "s": {\n    "n": 1\n  }\n}'),
         ('{"a":1}', '{"a":1,\n  "s": {\n    "n": 1\n  }\n}'),
@@ -464,7 +464,7 @@ DATA = st.dictionaries(
 
 
 @given(DATA, st.sampled_from([None, 2, "\t"]), st.booleans())
-def test_any_object_keeps_all_the_rest(data: dict[str, Any], indent: Any, ascii: bool) -> None:
+def test_any_object_keeps_its_other_entries(data: dict[str, Any], indent: Any, ascii: bool) -> None:
     text = json.dumps(data, indent=indent, ensure_ascii=ascii)
     if not isinstance(data.get("s", {}), dict):
         with pytest.raises(ValueError, match="not an object"):

@@ -108,7 +108,7 @@ def test_changes_in_other_processes_arrive(project: Project) -> None:
     assert "The connection was closed: the session has ended" in client.errors.decode()
 
 
-def test_calls_that_run_when_stdin_is_closed_are_answered(project: Project) -> None:
+def test_calls_running_at_the_end_of_stdin_are_answered(project: Project) -> None:
     limits = {"STDIO_GRACE": 60, "SHUTDOWN_GRACE": 0.1}
     more = json.dumps({"MCP": {"AUTH": "none", "CHANNEL_LAYER": None, "LIMITS": limits}})
     with project.client("--user", "ada", MORE_SETTINGS=more) as client:
@@ -122,7 +122,7 @@ def test_calls_that_run_when_stdin_is_closed_are_answered(project: Project) -> N
     assert {message["id"]: message["result"]["content"][0]["text"] for message in rest} == {1: "waited", 2: "held"}
 
 
-def test_calls_that_outlast_the_grace_are_told_so(project: Project) -> None:
+def test_calls_that_outlast_the_grace_get_an_error(project: Project) -> None:
     limits = {"STDIO_GRACE": 0.1, "SHUTDOWN_GRACE": 2 * WAIT_SECONDS}
     more = json.dumps({"MCP": {"AUTH": "none", "CHANNEL_LAYER": None, "LIMITS": limits}})
     with project.client(MORE_SETTINGS=more) as client:
@@ -154,7 +154,7 @@ def test_a_signal_ends_calls_session_and_lifespans_at_once(project: Project, sig
     assert b"Traceback" not in client.errors
 
 
-def test_a_thread_that_does_not_end_does_not_hold_up_the_end(project: Project) -> None:
+def test_a_thread_that_does_not_end_does_not_delay_the_exit(project: Project) -> None:
     with project.client("--user", "ada") as client:
         client.request(1, "tools/call", name="hold", arguments={"seconds": 600})
         wait_for_event(project, "holding")
@@ -175,7 +175,7 @@ def test_the_second_signal_ends_the_server_at_once(project: Project) -> None:
         assert client.end()[0] == 128 + signal.SIGTERM
 
 
-def test_a_client_that_stops_reading_has_left(project: Project) -> None:
+def test_a_client_that_stops_reading_ends_the_server(project: Project) -> None:
     process = subprocess.Popen(
         [sys.executable, "manage.py", "mcp_stdio", "--user", "ada"],
         cwd=project.directory,
@@ -244,7 +244,7 @@ def test_refusals_are_reported_on_stderr(project: Project, subtests: pytest.Subt
             assert "mcp_wrong" not in client.errors.decode()
 
 
-def test_a_user_has_what_django_grants_and_the_scopes_that_are_named(project: Project) -> None:
+def test_a_user_has_the_permissions_of_django_and_the_named_scopes(project: Project) -> None:
     with project.client("--scope", "other", MCP_USER="ada") as client:
         assert client.call("whoami")["structuredContent"]["user"] == "ada"
         assert client.call("add_user")["message"] == "Insufficient scope"
@@ -252,7 +252,7 @@ def test_a_user_has_what_django_grants_and_the_scopes_that_are_named(project: Pr
         assert client.end()[0] == 0
 
 
-def test_a_database_that_is_not_migrated_is_an_error_and_no_traceback(project: Project, tmp_path: Path) -> None:
+def test_an_unmigrated_database_is_an_error_without_a_traceback(project: Project, tmp_path: Path) -> None:
     more = f'{{"DATABASES": {{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": "{tmp_path}/new"}}}}}}'
     with project.client(MORE_SETTINGS=more) as client:
         info = {"name": "tests", "version": "1"}
@@ -288,7 +288,7 @@ def test_missing_settings_are_reported(project: Project) -> None:
 
 
 @pytest.mark.parametrize("module", [[], ["--module"]], ids=["manage.py", "python -m"])
-def test_the_official_client_is_served_as_its_configuration_says(project: Project, module: list[str]) -> None:
+def test_the_official_client_is_served_with_its_configuration(project: Project, module: list[str]) -> None:
     mcp = pytest.importorskip("mcp")
     stdio = pytest.importorskip("mcp.client.stdio")
     printed = project.manage("mcp_install", "claude", "--user", "ada", *module)

@@ -75,7 +75,7 @@ def test_each_command_has_the_clean_output(subtests: pytest.Subtests) -> None:
             assert isinstance(load_command_class(app, name), CleanCommand)
 
 
-def test_no_command_goes_past_its_output(subtests: pytest.Subtests) -> None:
+def test_no_command_bypasses_its_output(subtests: pytest.Subtests) -> None:
     paths = [path for path in PACKAGE.rglob("*.py") if "management" in path.parts and path.name != "output.py"]
     assert paths
     for path in paths:
