@@ -21,7 +21,7 @@ SETTLE_TURNS = 200
 BLOCKED_SECONDS = 10.0
 """Real seconds after which a function in a thread is taken for blocked."""
 WAITING_SECONDS = 1.0
-"""The same, while all other threads wait for one another, for the event loop, or for work."""
+"""The same, while all threads of the test wait for one another, for the event loop, or for work."""
 WAITING_FUNCTIONS = {("threading.py", "wait"), ("thread.py", "_worker"), ("pool.py", "_run_queue")}
 """Innermost Python functions of such threads, by file: of locks, and of pools without work."""
 MAX_FOLLOWING_FUNCTIONS = 5
@@ -42,6 +42,7 @@ class Clock:
         self._loop: asyncio.BaseEventLoop | None = None
         self._thread_work: set[asyncio.Future[Any]] = set()
         self._blocked_work: set[asyncio.Future[Any]] = set()
+        self._earlier_threads = set(sys._current_frames())
 
     def monotonic(self) -> float:
         """Read the clock, in seconds."""
@@ -123,12 +124,19 @@ class Clock:
             begun = worked_at = time.monotonic()
             while not all(future.done() for future in work):
                 now = time.monotonic()
-                if not all_threads_wait():
+                if not self._all_threads_wait():
                     worked_at = now
                 if now > begun + BLOCKED_SECONDS or now > worked_at + WAITING_SECONDS:
                     self._blocked_work |= {future for future in work if not future.done()}
                     break
                 await asyncio.to_thread(time.sleep, POLL_SECONDS)
+
+    def _all_threads_wait(self) -> bool:
+        """Return True if no thread that the test has started runs code, beside the calling one."""
+        frames = sys._current_frames()
+        own = frames.keys() - self._earlier_threads - {threading.get_ident()}
+        codes = [frames[thread].f_code for thread in own]
+        return all((Path(code.co_filename).name, code.co_name) in WAITING_FUNCTIONS for code in codes)
 
     def _ready(self) -> bool:
         return bool(self._loop is not None and self._loop._ready)  # type: ignore[attr-defined]
@@ -137,14 +145,6 @@ class Clock:
         assert self._loop is not None, "only `async def` tests can advance timers; use `move`"
         timers = self._loop._scheduled  # type: ignore[attr-defined]
         return min((timer.when() for timer in timers if not timer.cancelled()), default=None)
-
-
-def all_threads_wait() -> bool:
-    """Return True if no thread beside the calling one runs code."""
-    frames = sys._current_frames()
-    del frames[threading.get_ident()]
-    codes = [frame.f_code for frame in frames.values()]
-    return all((Path(code.co_filename).name, code.co_name) in WAITING_FUNCTIONS for code in codes)
 
 
 @pytest.fixture
