@@ -1,4 +1,4 @@
-"""A channel layer between loops of one process, which loses, delays and breaks as a test wants it to."""
+"""A channel layer between loops of one process that a test can break or silence."""
 
 import asyncio
 import itertools
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class FakeLayer:
-    """What a layer over Redis does, as far as the hub uses it; each loop has a queue for each of its channels."""
+    """Implements the layer methods that the package calls, with a queue for each loop and channel."""
 
     def __init__(self) -> None:
         self.channels: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Any]]] = {}

@@ -14,7 +14,7 @@ from tests.runtime.serving import Gate
 
 @pytest.fixture
 def gate() -> Iterator[Gate]:
-    """A gate that is opened at the end, whatever happened."""
+    """Provide a gate that opens at the end of the test."""
     gate = Gate()
     yield gate
     gate.opened.set()
@@ -22,7 +22,7 @@ def gate() -> Iterator[Gate]:
 
 @pytest.fixture
 def kept_connections(settings: Any) -> Iterator[None]:
-    """Connections that stay open between calls, as with CONN_MAX_AGE."""
+    """Keep connections open between calls, as with CONN_MAX_AGE."""
     databases = connections.settings["default"]
     before = databases["CONN_MAX_AGE"]
     databases["CONN_MAX_AGE"] = None
@@ -32,14 +32,14 @@ def kept_connections(settings: Any) -> Iterator[None]:
 
 @pytest.fixture
 def pool() -> Iterator[None]:
-    """psycopg's pool behind all connections, as with `OPTIONS["pool"]`."""
+    """Put psycopg's pool behind all connections, as `OPTIONS["pool"]` does."""
     with pooled():
         yield
 
 
 @pytest.fixture
 def returning_pool() -> Iterator[None]:
-    """One that takes connections back which are closed."""
+    """Provide a pool that takes back closed connections."""
     if "close_returns" not in inspect.signature(psycopg_pool.ConnectionPool).parameters:
         pytest.skip("psycopg_pool has close_returns from 3.3 on")
     with pooled(close_returns=True):

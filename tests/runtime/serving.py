@@ -1,4 +1,4 @@
-"""A loop with threads, as a server has one, and ways to hold up its threads, in Python and in SQL."""
+"""A loop with threads, as a server has one, and ways to block its threads in Python and in SQL."""
 
 import asyncio
 import contextvars
@@ -46,13 +46,13 @@ def serve(
     return asyncio.run(controlled())
 
 
-def in_flight(coroutine: Any) -> "asyncio.Task[Any]":
-    """A call as the runtime starts it: a task in a clean context."""
+def start_call(coroutine: Any) -> "asyncio.Task[Any]":
+    """Start the coroutine as the runtime starts a call: as a task in a clean context."""
     return asyncio.Task(coroutine, loop=asyncio.get_running_loop(), context=contextvars.Context())
 
 
 class Gate:
-    """A place where a function waits in its thread until the test lets it go on."""
+    """Blocks a function in its thread until the test opens the gate."""
 
     def __init__(self) -> None:
         self.reached, self.opened, self.threads = threading.Event(), threading.Event(), list[threading.Thread]()
@@ -68,7 +68,7 @@ class Gate:
 
 
 def sql(seconds: float = 60) -> str:
-    """A statement that keeps the database busy for so long; on SQLite about."""
+    """Build a statement that keeps the database busy for so long; on SQLite about."""
     if connection.vendor == "postgresql":
         return f"SELECT pg_sleep({seconds})"
     rows = int(seconds * 5_000_000)
@@ -76,7 +76,7 @@ def sql(seconds: float = 60) -> str:
 
 
 def run_sql(statement: str) -> str:
-    """Execute it on this thread's connection."""
+    """Execute the statement on the connection of this thread."""
     with connection.cursor() as cursor:
         cursor.execute(statement)
         cursor.fetchall()
@@ -84,7 +84,7 @@ def run_sql(statement: str) -> str:
 
 
 class Statement:
-    """A statement of a minute, and whether it is under way; what came of it is in `outcome`."""
+    """A statement that takes a minute; records whether it has begun, and its outcome."""
 
     def __init__(self, statement: str | None = None) -> None:
         self.statement = sql() if statement is None else statement

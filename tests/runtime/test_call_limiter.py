@@ -1,4 +1,4 @@
-"""Calls beyond the limit of running ones: their queue, and each way out of it."""
+"""Calls beyond the limit of running ones: their queue, and each way to leave it."""
 
 import asyncio
 import threading
@@ -86,7 +86,7 @@ class QueueServer:
         return task
 
     async def fill(self) -> None:
-        """Let as many calls run as may."""
+        """Start as many calls as may run at once."""
         self.begin("a")
         self.begin("b")
         await turns(5)
@@ -193,7 +193,7 @@ async def test_a_waiting_call_can_be_cancelled_and_never_runs() -> None:
     assert there.is_empty()
 
 
-async def test_a_call_cancelled_in_the_moment_of_its_turn_gives_its_place_to_the_next() -> None:
+async def test_a_call_cancelled_at_its_turn_gives_its_place_to_the_next() -> None:
     there = QueueServer()
     await there.fill()
     cancelled, next_one = there.begin("c"), there.begin("d")
@@ -211,7 +211,7 @@ async def test_a_call_cancelled_in_the_moment_of_its_turn_gives_its_place_to_the
     assert there.is_empty()
 
 
-async def test_a_client_that_disconnects_gives_up_a_waiting_call_of_no_session() -> None:
+async def test_a_disconnect_cancels_a_waiting_call_without_a_session() -> None:
     there = QueueServer()
     await there.fill()
     left, next_one = there.begin("c"), there.begin("d")
@@ -223,7 +223,7 @@ async def test_a_client_that_disconnects_gives_up_a_waiting_call_of_no_session()
     assert there.is_empty()
 
 
-async def test_a_waiting_call_of_a_session_runs_after_its_client_left() -> None:
+async def test_a_waiting_call_of_a_session_runs_after_a_disconnect() -> None:
     there = QueueServer(HANDSHAKE)
     await there.fill()
     left = there.begin("c")
@@ -350,7 +350,7 @@ async def test_a_batch_whose_calls_are_cancelled_stops_waiting_and_keeps_its_oth
     assert there.is_empty()
 
 
-async def test_a_request_that_may_hold_no_thread_is_refused_in_place_of_a_wait() -> None:
+async def test_a_request_that_may_not_block_a_thread_is_refused() -> None:
     there = QueueServer()
     await there.fill()
     found = await result(there.begin("c", claim_wait=refuse_wait))

@@ -1,4 +1,4 @@
-"""Flights: how a call begins, what its answer is, and that nothing of it stays behind."""
+"""Call tasks: how a call begins, its answer, and that it leaves nothing behind."""
 
 import asyncio
 import contextvars
@@ -30,7 +30,7 @@ COLOUR: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="
 
 
 class CallServer:
-    """A server with a gate, and flights to it."""
+    """A server with a gate, and call tasks for it."""
 
     def __init__(self, version: str = STATELESS) -> None:
         self.in_flight = ConcurrencyLimiter(2)
@@ -61,7 +61,7 @@ class CallServer:
             return "talked"
 
         @server.tool
-        async def stubborn() -> str:
+        async def ignore_cancellation() -> str:
             self.reached.set()
             try:
                 await self.gate.wait()
@@ -73,11 +73,11 @@ class CallServer:
         async def colour() -> str:
             return COLOUR.get()
 
-    def flight(self, tool: str, may_stream: bool = True) -> CallTask:
-        """A call that has been counted and not begun."""
-        return self.to(self.work(tool)._replace(can_stream=may_stream))
+    def build_call(self, tool: str, may_stream: bool = True) -> CallTask:
+        """Build the task of a counted call that has not begun."""
+        return self.build_task(self.work(tool)._replace(can_stream=may_stream))
 
-    def to(self, work: PendingResponse) -> CallTask:
+    def build_task(self, work: PendingResponse) -> CallTask:
         assert self.in_flight.acquire(OWNER)
         pipeline = self.peer.pipeline
         return CallTask(work, self.in_flight, OWNER, pipeline.encode_work_error, self.lifecycle)
@@ -102,54 +102,56 @@ class CallServer:
         finally:
             raise problem
 
-    def failing(self, problem: BaseException) -> CallTask:
-        """A call whose work ends like this."""
+    def build_failing_call(self, problem: BaseException) -> CallTask:
+        """Build a task that ends with `problem`."""
 
         async def fail() -> bytes:
             raise problem
 
         work = self.work("quick")
         work.close()
-        return self.to(work._replace(run=fail(), nested=()))
+        return self.build_task(work._replace(run=fail(), nested=()))
 
 
 def text(body: bytes) -> str:
     return str(jsonrpc.loads(body)["result"]["content"][0]["text"])
 
 
-async def said(flight: CallTask) -> list[dict[str, Any]]:
-    """Everything on the stream, to its end."""
+async def read_stream(task: CallTask) -> list[dict[str, Any]]:
+    """Read all messages of the stream, to its end."""
     found: list[bytes] = []
-    while (messages := await flight.call.outbox.read(LONG)) is not None:
+    while (messages := await task.call.outbox.read(LONG)) is not None:
         found += messages
     return [jsonrpc.loads(message) for message in found]
 
 
-async def test_a_quick_call_lands_with_its_answer(subtests: pytest.Subtests) -> None:
+async def test_a_quick_call_returns_its_answer(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("quick")
+            task = there.build_call("quick")
             assert len(there.in_flight) == 1
-            flight.start()
-            landing = await flight.wait_for_output(LONG)
-            assert landing is not None
-            assert (text(landing.body), landing.error) == ("quick", None)
-            assert not flight.is_streaming
+            task.start()
+            result = await task.wait_for_output(LONG)
+            assert result is not None
+            assert (text(result.body), result.error) == ("quick", None)
+            assert not task.is_streaming
             assert len(there.in_flight) == 0
             assert there.peer.session is None or there.peer.session.in_flight == {}
 
 
-async def test_a_call_that_speaks_first_is_a_stream_that_ends_with_the_answer(subtests: pytest.Subtests) -> None:
+async def test_a_call_that_sends_a_message_first_is_a_stream_that_ends_with_the_answer(
+    subtests: pytest.Subtests,
+) -> None:
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("talk")
-            flight.start()
-            assert await flight.wait_for_output(LONG) is None
-            assert flight.is_streaming
+            task = there.build_call("talk")
+            task.start()
+            assert await task.wait_for_output(LONG) is None
+            assert task.is_streaming
             there.gate.set()
-            hello, answer = await said(flight)
+            hello, answer = await read_stream(task)
             assert hello["method"] == "notifications/hello"
             assert answer["result"]["content"][0]["text"] == "talked"
 
@@ -158,41 +160,41 @@ async def test_a_call_that_takes_long_becomes_a_stream(subtests: pytest.Subtests
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("wait")
-            flight.start()
-            first = asyncio.ensure_future(flight.wait_for_output(LONG))
+            task = there.build_call("wait")
+            task.start()
+            first = asyncio.ensure_future(task.wait_for_output(LONG))
             await clock.advance(LONG)
             assert await first is None
             there.gate.set()
-            (answer,) = await said(flight)
+            (answer,) = await read_stream(task)
             assert answer["result"]["content"][0]["text"] == "waited"
 
 
-async def test_a_call_that_must_not_stream_lands_however_long_it_takes_and_whatever_it_says(
+async def test_a_call_that_may_not_stream_returns_its_answer_despite_messages_and_time(
     subtests: pytest.Subtests,
 ) -> None:
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("talk", may_stream=False)
-            flight.start()
-            first = asyncio.ensure_future(flight.wait_for_output(0))
+            task = there.build_call("talk", may_stream=False)
+            task.start()
+            first = asyncio.ensure_future(task.wait_for_output(0))
             await there.reached.wait()
             there.gate.set()
-            landing = await first
-            assert landing is not None
-            assert text(landing.body) == "talked"
+            result = await first
+            assert result is not None
+            assert text(result.body) == "talked"
 
 
-async def test_waiting_begins_only_for_a_call_that_is_still_in_the_air(subtests: pytest.Subtests) -> None:
+async def test_the_wait_callback_runs_only_for_an_unfinished_call(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
             there, begun = CallServer(version), asyncio.Event()
-            quick = there.flight("quick")
+            quick = there.build_call("quick")
             quick.start()
             await quick.wait_for_output(LONG, begun.set)
             assert not begun.is_set()
-            slow = there.flight("wait")
+            slow = there.build_call("wait")
             slow.start()
             first = asyncio.ensure_future(slow.wait_for_output(LONG, begun.set))
             await begun.wait()
@@ -204,18 +206,18 @@ async def test_a_call_cancelled_before_its_first_step_leaves_nothing_behind(subt
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("wait")
-            flight.start()
-            if flight._has_started:
+            task = there.build_call("wait")
+            task.start()
+            if task._has_started:
                 pytest.skip("this Python runs the first step at once")
-            flight.cancel()
-            landing = await flight.wait_for_output(LONG)
-            assert landing is not None
-            assert (landing.body, flight.is_cancelled, flight.call.record.cancelled) == (b"", True, True)
+            task.cancel()
+            result = await task.wait_for_output(LONG)
+            assert result is not None
+            assert (result.body, task.is_cancelled, task.call.record.cancelled) == (b"", True, True)
             assert len(there.in_flight) == 0
             assert there.peer.session is None or there.peer.session.in_flight == {}
-            assert flight.task is not None
-            await asyncio.wait([flight.task])
+            assert task.task is not None
+            await asyncio.wait([task.task])
             assert not there.reached.is_set()
             assert len(there.in_flight) == 0
 
@@ -226,7 +228,7 @@ async def test_a_call_that_cannot_begin_leaves_nothing_behind(
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("wait")
+            task = there.build_call("wait")
 
             def fail(*_: Any, **__: Any) -> None:
                 raise MemoryError
@@ -234,24 +236,24 @@ async def test_a_call_that_cannot_begin_leaves_nothing_behind(
             with monkeypatch.context() as patch:
                 patch.setattr(asyncio, "Task", fail)
                 with pytest.raises(MemoryError):
-                    flight.start()
+                    task.start()
             assert len(there.in_flight) == 0
             assert there.peer.session is None or there.peer.session.in_flight == {}
 
 
-async def test_a_cancelled_call_has_no_answer_and_its_handler_knows(subtests: pytest.Subtests) -> None:
+async def test_a_cancelled_call_has_no_answer_and_its_context_is_cancelled(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("wait")
-            flight.start()
-            first = asyncio.ensure_future(flight.wait_for_output(LONG))
+            task = there.build_call("wait")
+            task.start()
+            first = asyncio.ensure_future(task.wait_for_output(LONG))
             await there.reached.wait()
-            flight.cancel()
-            flight.cancel()
-            landing = await first
-            assert landing is not None
-            assert (landing.body, landing.error, flight.is_cancelled) == (b"", None, True)
+            task.cancel()
+            task.cancel()
+            result = await first
+            assert result is not None
+            assert (result.body, result.error, task.is_cancelled) == (b"", None, True)
             assert there.contexts[0].cancelled
             assert len(there.in_flight) == 0
 
@@ -260,139 +262,139 @@ async def test_the_stream_of_a_cancelled_call_ends_without_an_answer(subtests: p
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("talk")
-            flight.start()
-            assert await flight.wait_for_output(LONG) is None
-            flight.cancel()
-            assert await said(flight) == []
-            assert flight.task is not None
-            await asyncio.wait([flight.task])
+            task = there.build_call("talk")
+            task.start()
+            assert await task.wait_for_output(LONG) is None
+            task.cancel()
+            assert await read_stream(task) == []
+            assert task.task is not None
+            await asyncio.wait([task.task])
             assert len(there.in_flight) == 0
 
 
-async def test_what_goes_on_after_the_answer_speaks_to_nobody_and_waits_for_nobody(subtests: pytest.Subtests) -> None:
+async def test_messages_after_the_answer_are_dropped_without_waiting(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("quick")
-            flight.start()
-            assert await flight.wait_for_output(LONG) is not None
-            outbox = flight.call.outbox
+            task = there.build_call("quick")
+            task.start()
+            assert await task.wait_for_output(LONG) is not None
+            outbox = task.call.outbox
             for _ in range(200):
                 await outbox.put(b"late")
             assert await outbox.read(LONG) is None
 
 
-async def test_cancelling_what_has_landed_changes_nothing(subtests: pytest.Subtests) -> None:
+async def test_cancelling_a_finished_call_changes_nothing(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            flight = CallServer(version).flight("quick")
-            flight.start()
-            landing = await flight.wait_for_output(LONG)
-            flight.cancel()
-            assert landing is not None
-            assert (text(landing.body), flight.is_cancelled) == ("quick", False)
+            task = CallServer(version).build_call("quick")
+            task.start()
+            result = await task.wait_for_output(LONG)
+            task.cancel()
+            assert result is not None
+            assert (text(result.body), task.is_cancelled) == ("quick", False)
 
 
-async def test_a_client_that_leaves_ends_a_stateless_call_and_not_one_of_a_session(subtests: pytest.Subtests) -> None:
+async def test_a_disconnect_cancels_a_stateless_call_but_not_a_session_call(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("wait")
-            flight.start()
-            first = asyncio.ensure_future(flight.wait_for_output(LONG))
-            await asyncio.sleep(0)  # `first` waits, also where the call has reached its handler at launch
+            task = there.build_call("wait")
+            task.start()
+            first = asyncio.ensure_future(task.wait_for_output(LONG))
+            await asyncio.sleep(0)  # `first` waits even if the call reached its handler at launch
             await there.reached.wait()
-            flight.on_disconnect()
-            assert flight.is_disconnected
+            task.on_disconnect()
+            assert task.is_disconnected
             await first
-            stateless = flight.call.revision.era is Era.STATELESS
-            assert flight.is_cancelled is stateless
+            stateless = task.call.revision.era is Era.STATELESS
+            assert task.is_cancelled is stateless
             there.gate.set()
-            assert flight.task is not None
-            await asyncio.wait([flight.task])
+            assert task.task is not None
+            await asyncio.wait([task.task])
             assert len(there.in_flight) == 0
             assert there.contexts[0].cancelled is stateless
 
 
-async def test_an_error_lands_as_what_it_is(subtests: pytest.Subtests) -> None:
+async def test_an_error_of_a_call_is_in_its_result(subtests: pytest.Subtests) -> None:
     for problem in [InvalidParams("no"), Overloaded("full")]:
         for version in ERAS:
             with subtests.test(problem=problem, version=version):
-                flight = CallServer(version).failing(problem)
-                flight.start()
-                landing = await flight.wait_for_output(LONG)
-                assert landing is not None
-                assert landing.error is problem
+                task = CallServer(version).build_failing_call(problem)
+                task.start()
+                result = await task.wait_for_output(LONG)
+                assert result is not None
+                assert result.error is problem
 
 
 async def test_an_error_on_a_stream_is_its_last_message(subtests: pytest.Subtests) -> None:
     for problem, code in [(InvalidParams("no"), -32602), (Overloaded("full"), -32603)]:
         for version in ERAS:
             with subtests.test(problem=problem, code=code, version=version):
-                flight = CallServer(version).failing(problem)
-                flight.is_streaming = True
-                flight.start()
-                (last,) = await said(flight)
+                task = CallServer(version).build_failing_call(problem)
+                task.is_streaming = True
+                task.start()
+                (last,) = await read_stream(task)
                 assert last["id"] == 1
                 assert last["error"] == {"code": code, "message": str(problem)}
 
 
-async def test_whatever_ends_a_call_nobody_waits_for_ever(subtests: pytest.Subtests) -> None:
-    """A GeneratorExit is no bug of the call's, and the loop outlives it."""
+async def test_a_generator_exit_ends_the_wait_for_a_call(subtests: pytest.Subtests) -> None:
+    """A GeneratorExit is no bug of the call, and the loop survives it."""
     for streaming in [False, True]:
         for version in ERAS:
             with subtests.test(streaming=streaming, version=version):
                 there = CallServer(version)
-                flight = there.failing(GeneratorExit())
-                flight.is_streaming = streaming
-                flight.start()
-                landing = await flight.wait_for_output(LONG)
+                task = there.build_failing_call(GeneratorExit())
+                task.is_streaming = streaming
+                task.start()
+                result = await task.wait_for_output(LONG)
                 if streaming:
-                    (last,) = await said(flight)
+                    (last,) = await read_stream(task)
                     assert last["error"]["code"] == -32603
                 else:
-                    assert landing is not None
-                    assert isinstance(landing.error, InternalError)
-                assert flight.task is not None
-                assert isinstance(flight.task.exception(), GeneratorExit)
+                    assert result is not None
+                    assert isinstance(result.error, InternalError)
+                assert task.task is not None
+                assert isinstance(task.task.exception(), GeneratorExit)
                 assert len(there.in_flight) == 0
 
 
-async def test_an_error_that_comes_of_a_cancellation_is_not_sent(subtests: pytest.Subtests) -> None:
+async def test_an_error_caused_by_a_cancellation_is_not_sent(subtests: pytest.Subtests) -> None:
     for problem in [InvalidParams("no"), Overloaded("full")]:
         for version in ERAS:
             with subtests.test(problem=problem, version=version):
                 there = CallServer(version)
                 work = there.work("quick")
                 work.close()
-                flight = there.to(work._replace(run=there.fail_on_cancellation(problem), nested=()))
-                flight.start()
-                first = asyncio.ensure_future(flight.wait_for_output(LONG))
+                task = there.build_task(work._replace(run=there.fail_on_cancellation(problem), nested=()))
+                task.start()
+                first = asyncio.ensure_future(task.wait_for_output(LONG))
                 await there.reached.wait()
-                flight.cancel()
-                landing = await first
-                assert landing is not None
-                assert (flight.is_cancelled, landing.body, landing.error) == (True, b"", None)
+                task.cancel()
+                result = await first
+                assert result is not None
+                assert (task.is_cancelled, result.body, result.error) == (True, b"", None)
 
 
-async def test_a_call_that_is_shut_down_answers_why(subtests: pytest.Subtests) -> None:
+async def test_a_call_that_is_shut_down_answers_with_the_reason(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("wait")
-            flight.start()
-            first = asyncio.ensure_future(flight.wait_for_output(LONG))
+            task = there.build_call("wait")
+            task.start()
+            first = asyncio.ensure_future(task.wait_for_output(LONG))
             await there.reached.wait()
-            assert there.lifecycle.active == {flight}
-            flight.abort()
-            flight.abort()
-            landing = await first
-            assert landing is not None
-            assert isinstance(landing.error, Overloaded)
-            assert jsonrpc.loads(flight.encode_error(InternalError("The end")))["id"] == 1
-            assert flight.task is not None
-            await asyncio.wait([flight.task])
+            assert there.lifecycle.active == {task}
+            task.abort()
+            task.abort()
+            result = await first
+            assert result is not None
+            assert isinstance(result.error, Overloaded)
+            assert jsonrpc.loads(task.encode_error(InternalError("The end")))["id"] == 1
+            assert task.task is not None
+            await asyncio.wait([task.task])
             assert there.contexts[0].cancelled
             assert (len(there.in_flight), there.lifecycle.active) == (0, set())
 
@@ -401,11 +403,11 @@ async def test_the_stream_of_a_call_that_is_shut_down_ends_with_the_reason(subte
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("talk")
-            flight.start()
-            assert await flight.wait_for_output(LONG) is None
-            flight.abort()
-            hello, last = await said(flight)
+            task = there.build_call("talk")
+            task.start()
+            assert await task.wait_for_output(LONG) is None
+            task.abort()
+            hello, last = await read_stream(task)
             assert hello["method"] == "notifications/hello"
             assert (last["id"], last["error"]) == (1, {"code": -32603, "message": "The server is shutting down"})
 
@@ -414,54 +416,54 @@ async def test_a_call_shut_down_before_its_first_step_leaves_nothing_behind(subt
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("wait")
-            flight.start()
-            if flight._has_started:
+            task = there.build_call("wait")
+            task.start()
+            if task._has_started:
                 pytest.skip("this Python runs the first step at once")
-            flight.abort()
-            landing = await flight.wait_for_output(LONG)
-            assert landing is not None
-            assert isinstance(landing.error, Overloaded)
+            task.abort()
+            result = await task.wait_for_output(LONG)
+            assert result is not None
+            assert isinstance(result.error, Overloaded)
             assert (len(there.in_flight), there.lifecycle.active) == (0, set())
-            assert flight.task is not None
-            await asyncio.wait([flight.task])
+            assert task.task is not None
+            await asyncio.wait([task.task])
             assert not there.reached.is_set()
 
 
-async def test_shutting_down_what_has_landed_or_was_cancelled_changes_nothing(subtests: pytest.Subtests) -> None:
+async def test_shutting_down_a_finished_or_cancelled_call_changes_nothing(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("quick")
-            flight.start()
-            landing = await flight.wait_for_output(LONG)
-            flight.abort()
-            assert landing is not None
-            assert (text(landing.body), flight.is_cancelled) == ("quick", False)
-            given_up = there.flight("talk")
+            task = there.build_call("quick")
+            task.start()
+            result = await task.wait_for_output(LONG)
+            task.abort()
+            assert result is not None
+            assert (text(result.body), task.is_cancelled) == ("quick", False)
+            given_up = there.build_call("talk")
             given_up.start()
             assert await given_up.wait_for_output(LONG) is None
             given_up.cancel()
             given_up.abort()
-            assert await said(given_up) == []
+            assert await read_stream(given_up) == []
 
 
 async def test_an_answer_that_comes_after_the_shutdown_is_not_sent(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
             there = CallServer(version)
-            flight = there.flight("stubborn")
-            flight.start()
-            first = asyncio.ensure_future(flight.wait_for_output(LONG))
+            task = there.build_call("ignore_cancellation")
+            task.start()
+            first = asyncio.ensure_future(task.wait_for_output(LONG))
             await there.reached.wait()
-            flight.abort()
-            landing = await first
+            task.abort()
+            result = await first
             there.gate.set()
-            assert flight.task is not None
-            await asyncio.wait([flight.task])
-            assert landing is not None
-            assert isinstance(landing.error, Overloaded)
-            assert flight._result is landing
+            assert task.task is not None
+            await asyncio.wait([task.task])
+            assert result is not None
+            assert isinstance(result.error, Overloaded)
+            assert task._result is result
 
 
 async def test_a_batch_that_is_shut_down_answers_for_each_of_its_calls() -> None:
@@ -473,39 +475,39 @@ async def test_a_batch_that_is_shut_down_answers_for_each_of_its_calls() -> None
     pipeline, connection = there.peer.pipeline, Connection(there.peer.principal, session=there.peer.session)
     work = pipeline.handle(pipeline.handshake, messages, connection, Outbox())
     assert isinstance(work, PendingResponse)
-    flight = there.to(work)
-    flight.start()
-    assert await flight.wait_for_output(LONG) is None
-    flight.abort()
-    said_last = (await said(flight))[-1]
-    assert [(answer["id"], answer["error"]["message"]) for answer in said_last] == [
+    task = there.build_task(work)
+    task.start()
+    assert await task.wait_for_output(LONG) is None
+    task.abort()
+    answers = (await read_stream(task))[-1]
+    assert [(answer["id"], answer["error"]["message"]) for answer in answers] == [
         ("one", "The server is shutting down"),
         (2, "The server is shutting down"),
     ]
-    assert flight.task is not None
-    await asyncio.wait([flight.task])
+    assert task.task is not None
+    await asyncio.wait([task.task])
 
 
 async def test_a_call_runs_in_a_clean_context(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
             COLOUR.set("red")
-            flight = CallServer(version).flight("colour")
-            flight.start()
-            landing = await flight.wait_for_output(LONG)
-            assert landing is not None
-            assert text(landing.body) == "none"
+            task = CallServer(version).build_call("colour")
+            task.start()
+            result = await task.wait_for_output(LONG)
+            assert result is not None
+            assert text(result.body) == "none"
 
 
-async def test_a_session_knows_its_flight_while_it_is_in_the_air() -> None:
+async def test_a_session_lists_its_running_calls() -> None:
     there = CallServer(HANDSHAKE)
     session = there.peer.session
     assert session is not None
-    flight = there.flight("wait")
-    flight.start()
-    first = asyncio.ensure_future(flight.wait_for_output(LONG))
+    task = there.build_call("wait")
+    task.start()
+    first = asyncio.ensure_future(task.wait_for_output(LONG))
     await there.reached.wait()
-    assert session.in_flight == {1: flight}
+    assert session.in_flight == {1: task}
     there.gate.set()
     await first
     assert session.in_flight == {}
@@ -524,15 +526,15 @@ async def test_a_pipeline_refuses_with_the_id_of_the_call() -> None:
     work.close()
 
 
-async def test_a_call_runs_in_the_context_that_is_handed_in(subtests: pytest.Subtests) -> None:
+async def test_a_call_runs_in_the_given_context(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            flight, context = CallServer(version).flight("colour"), contextvars.Context()
+            task, context = CallServer(version).build_call("colour"), contextvars.Context()
             context.run(COLOUR.set, "green")
-            flight.start(context)
-            landing = await flight.wait_for_output(LONG)
-            assert landing is not None
-            assert text(landing.body) == "green"
+            task.start(context)
+            result = await task.wait_for_output(LONG)
+            assert result is not None
+            assert text(result.body) == "green"
 
 
 async def test_a_pipeline_refuses_a_batch_that_holds_no_calls_without_an_id() -> None:

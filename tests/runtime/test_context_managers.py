@@ -1,4 +1,4 @@
-"""Context managers on the thread of a call: where they are entered, and that they are left whatever happens."""
+"""Context managers on the thread of a call: entered there, and left in every case."""
 
 import asyncio
 import contextvars
@@ -14,7 +14,7 @@ from django.db import connection
 
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import Overloaded
-from tests.runtime.serving import Gate, eventually, in_flight, real_threads, serve
+from tests.runtime.serving import Gate, eventually, real_threads, serve, start_call
 
 COLOUR: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
 THREAD = threading.local()
@@ -22,7 +22,7 @@ LOCAL = Local()
 
 
 class Paint:
-    """A context manager that sets variables of all kinds, and notes its way."""
+    """A context manager that sets variables of all kinds and records its steps."""
 
     def __init__(self, colour: str = "red", *, entering: Any = None, leaving: Any = None) -> None:
         self.colour, self.entering, self.leaving = colour, entering, leaving
@@ -90,7 +90,7 @@ def test_managers_see_the_variables_that_the_block_sets() -> None:
     assert serve(main) == ("blue", "green", "red")
 
 
-def test_managers_work_on_the_callers_own_thread() -> None:
+def test_managers_run_on_the_callers_own_thread() -> None:
     paint = Paint()
 
     async def main() -> Any:
@@ -112,7 +112,7 @@ def test_managers_get_the_exception_of_the_block() -> None:
     assert serve(main) == ["entered", "ZeroDivisionError"]
 
 
-def test_managers_that_were_entered_are_left_if_a_later_one_fails() -> None:
+def test_entered_managers_are_exited_if_a_later_one_fails() -> None:
     async def main(executor: LeasingExecutor) -> Any:
         first, second = Paint(), Paint(entering=lambda: divmod(1, 0))
         with executor.context(), pytest.raises(ZeroDivisionError):
@@ -131,17 +131,17 @@ def test_a_manager_that_suppresses_an_exception_is_an_error() -> None:
         serve(main)
 
 
-@pytest.mark.parametrize("held", ["entering", "block"])
-def test_a_cancelled_call_does_not_wait_and_its_thread_leaves_the_managers(held: str) -> None:
+@pytest.mark.parametrize("blocked_at", ["entering", "block"])
+def test_a_cancelled_call_ends_at_once_and_its_thread_exits_the_managers(blocked_at: str) -> None:
     async def main(executor: LeasingExecutor) -> Any:
         gate = Gate()
-        paint = Paint(entering=gate) if held == "entering" else Paint()
+        paint = Paint(entering=gate) if blocked_at == "entering" else Paint()
 
         async def call() -> None:
             with executor.context():
                 await executor.run_within([paint], lambda: executor.run(gate))
 
-        task = in_flight(call())
+        task = start_call(call())
         await gate.until_reached()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -163,7 +163,7 @@ def test_a_failure_of_a_manager_after_its_call_is_logged(caplog: pytest.LogCaptu
             with executor.context():
                 await executor.run_within([paint], lambda: executor.run(gate))
 
-        task = in_flight(call())
+        task = start_call(call())
         await gate.until_reached()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -200,7 +200,7 @@ def test_sql_of_managers_of_a_cancelled_call_is_refused() -> None:
             with executor.context():
                 await executor.run_within([write], lambda: executor.run(hold))
 
-        task = in_flight(call())
+        task = start_call(call())
         await gate.until_reached()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -213,14 +213,14 @@ def test_sql_of_managers_of_a_cancelled_call_is_refused() -> None:
     assert ran == []
 
 
-def test_a_wait_keeps_the_thread_of_the_managers_but_not_its_place() -> None:
+def test_a_wait_keeps_the_thread_of_the_managers_but_frees_its_place() -> None:
     async def main(executor: LeasingExecutor) -> Any:
         async def run() -> Any:
             first = await executor.run(threading.current_thread)
             executor.release_thread()
-            executor.release_thread()  # twice is once
+            executor.release_thread()  # entering it twice counts once
             usage = executor.get_usage()
-            other = await in_flight(ask())
+            other = await start_call(ask())
             return await executor.run(get_colours), first is await executor.run(threading.current_thread), usage, other
 
         async def ask() -> Any:
@@ -250,7 +250,7 @@ def test_a_call_that_ends_in_a_wait_gives_its_thread_back() -> None:
             with executor.context():
                 await executor.run_within([paint], run)
 
-        task = in_flight(call())
+        task = start_call(call())
         await waiting.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

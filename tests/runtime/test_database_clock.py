@@ -13,10 +13,10 @@ from tests.support.clock import Clock
 
 AHEAD = 9000.0
 MARGIN_SECONDS = 60.0
-"""The time of day goes on between two readings; minutes are far below the difference."""
+"""Time passes between two readings; the difference is minutes more than that."""
 
 
-def test_a_process_takes_the_time_of_the_database_and_reports_the_difference_once(
+def test_a_process_uses_the_time_of_the_database_and_logs_the_difference_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, clock: Clock
 ) -> None:
     shared, differences = DatabaseClock(), [AHEAD, AHEAD, 0.1]
@@ -33,7 +33,7 @@ def test_a_process_takes_the_time_of_the_database_and_reports_the_difference_onc
 
 
 @pytest.mark.django_db
-def test_the_database_is_asked_for_its_time() -> None:
+def test_the_time_is_read_from_the_database() -> None:
     found = database_clock.query_database_time()
     if connection.vendor == "sqlite":
         assert found is None
@@ -43,7 +43,7 @@ def test_the_database_is_asked_for_its_time() -> None:
 
 
 @pytest.mark.django_db
-def test_events_of_a_process_whose_clock_is_wrong_live_as_long_as_others(clock: Clock) -> None:
+def test_events_of_a_process_with_a_wrong_clock_expire_like_others(clock: Clock) -> None:
     log = EventLog()
     clock.move(-3600)
     log.append([EventDraft("a", "message")])

@@ -24,7 +24,7 @@ def test_numbers_follow_one_another_over_appends() -> None:
     assert LOG.head() == start + 2
 
 
-def test_an_event_comes_back_as_it_was_written() -> None:
+def test_an_event_is_read_as_it_was_written() -> None:
     payload = {"text": "Zürich \u0000 \U0001f600", "list": [1, 2.5, None, True], "nested": {"empty": {}}}
     [event] = LOG.append([EventDraft("session:1", "message", payload)])
     assert LOG.read(event.seq - 1) == [Event(event.seq, "session:1", "message", payload)]
@@ -35,7 +35,7 @@ def test_a_topic_is_read_without_the_others() -> None:
     assert LOG.read(events[1].seq, topic="b", limit=2) == [events[3], events[5]]
 
 
-def test_nothing_is_appended_for_nothing() -> None:
+def test_an_empty_append_writes_nothing() -> None:
     before = LOG.head()
     assert LOG.append([]) == []
     assert LOG.head() == before
@@ -60,8 +60,8 @@ def test_an_append_is_one_short_transaction_that_begins_with_its_write() -> None
     LOG.append([EventDraft("a", "message")])
     with CaptureQueriesContext(connection) as statements:
         LOG.append([EventDraft("a", "message"), EventDraft("b", "message")])
-    said = [statement["sql"].split()[0] for statement in statements.captured_queries]
-    assert said == (
+    commands = [statement["sql"].split()[0] for statement in statements.captured_queries]
+    assert commands == (
         ["WITH"] if connection.vendor == "postgresql" else ["BEGIN", "UPDATE", "SELECT", "INSERT", "COMMIT"]
     )
 
@@ -82,7 +82,7 @@ def test_the_transaction_of_an_append_does_not_wait_for_the_disk_and_others_do()
 
 
 @real_threads
-def test_whoever_sees_a_number_sees_all_before_it_while_many_append() -> None:
+def test_readers_see_no_gap_before_a_number_while_many_append() -> None:
     LOG.append([EventDraft("a", "message")])
     start, writers, each = LOG.head(), 4, 25
     over = threading.Event()
@@ -141,7 +141,7 @@ def test_appends_at_once_succeed_under_repeatable_read() -> None:
     assert LOG.head() == start + 60
 
 
-def test_only_what_is_old_is_purged_and_only_a_slice() -> None:
+def test_a_purge_deletes_a_bounded_number_of_old_events() -> None:
     events = LOG.append([EventDraft("a", "message", n) for n in range(6)])
     old = [event.seq for event in events[:4]]
     StreamEvent.objects.filter(seq__in=old).update(created=timezone.now() - timedelta(minutes=11))

@@ -1,4 +1,4 @@
-"""The executor with real threads, and the inline mode that Django's own tests get.
+"""The executor with real threads, and the inline mode of Django's own tests.
 
 The tests that need threads run a loop of their own: a test that is itself a coroutine runs inline.
 """
@@ -27,7 +27,7 @@ from mcp_django.runtime.threads.pool import PoolThread, ThreadPool
 from mcp_django.server.calls.call import CURRENT_CALL, Call
 from mcp_django.server.calls.outcome import THREAD, CallRecord, Wait
 from mcp_django.server.ports import Overloaded
-from tests.runtime.serving import WAIT_SECONDS, Gate, in_flight, real_threads, serve
+from tests.runtime.serving import WAIT_SECONDS, Gate, real_threads, serve, start_call
 from tests.testapp.models import Book
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -39,7 +39,7 @@ def fail_with(problem: BaseException) -> None:
 
 
 class TestPlainFunctions:
-    def test_they_run_beside_the_loop_and_return_their_value(self) -> None:
+    def test_they_run_off_the_loop_and_return_their_value(self) -> None:
         async def main(executor: LeasingExecutor) -> tuple[int, threading.Thread]:
             return await executor.run(lambda a, *, b: (a + b, threading.current_thread()), 1, b=2)
 
@@ -63,15 +63,15 @@ class TestPlainFunctions:
 
         assert serve(main) == "red"
 
-    def test_what_they_raise_reaches_the_caller(self) -> None:
+    def test_their_exceptions_reach_the_caller(self) -> None:
         async def main(executor: LeasingExecutor) -> None:
             await executor.run(int, "seven")
 
         with pytest.raises(ValueError, match="seven"):
             serve(main)
 
-    def test_what_asyncio_cannot_carry_arrives_as_a_runtime_error(self, subtests: pytest.Subtests) -> None:
-        """StopIteration would leave the caller waiting for ever, SystemExit would end the worker."""
+    def test_exceptions_that_asyncio_cannot_carry_become_runtime_errors(self, subtests: pytest.Subtests) -> None:
+        """StopIteration would make the caller wait for ever; SystemExit would end the worker."""
 
         async def main(executor: LeasingExecutor) -> None:
             for problem in (StopIteration(1), SystemExit(3), KeyboardInterrupt(), GeneratorExit()):
@@ -94,7 +94,7 @@ class TestPlainFunctions:
         assert 1 <= len(serve(main, threads=3, queue=50)) <= 3
 
     def test_they_may_wait_for_async_code_that_uses_the_orm(self, db: None) -> None:
-        """asgiref brings the ORM back to the waiting thread; nothing waits for the thread it holds itself."""
+        """asgiref runs the ORM on the waiting thread; nothing waits for the thread that it has."""
 
         async def inner() -> threading.Thread:
             return await sync_to_async(threading.current_thread)()
@@ -127,7 +127,7 @@ class TestPlainFunctions:
 
         assert serve(main, threads=1, queue=1) == "free"
 
-    def test_waiting_in_a_way_that_would_never_end_is_an_error(self) -> None:
+    def test_a_wait_that_would_never_end_is_an_error(self) -> None:
         async def main(executor: LeasingExecutor) -> None:
             loop = asyncio.get_running_loop()
 
@@ -141,19 +141,19 @@ class TestPlainFunctions:
 
 
 class TestAsyncHandlers:
-    def test_one_that_needs_no_thread_takes_none(self) -> None:
+    def test_a_handler_that_needs_no_thread_takes_none(self) -> None:
         async def handler(executor: LeasingExecutor) -> None:
             with executor.context():
                 await asyncio.sleep(0)
 
         async def main(executor: LeasingExecutor) -> int:
             before = threading.active_count()
-            await asyncio.gather(*[in_flight(handler(executor)) for _ in range(100)])
+            await asyncio.gather(*[start_call(handler(executor)) for _ in range(100)])
             return threading.active_count() - before
 
         assert serve(main, threads=1, queue=0) == 0
 
-    def test_everything_blocking_in_one_call_lands_on_one_thread(self) -> None:
+    def test_all_blocking_functions_of_a_call_run_on_one_thread(self) -> None:
         async def handler(executor: LeasingExecutor) -> set[threading.Thread]:
             here = sync_to_async(threading.current_thread)
             with executor.context():
@@ -164,7 +164,7 @@ class TestAsyncHandlers:
                 }
 
         async def main(executor: LeasingExecutor) -> list[set[threading.Thread]]:
-            return await asyncio.gather(*[in_flight(handler(executor)) for _ in range(5)])
+            return await asyncio.gather(*[start_call(handler(executor)) for _ in range(5)])
 
         found = serve(main, threads=3, queue=10)
         assert [len(threads) for threads in found] == [1] * 5
@@ -182,7 +182,7 @@ class TestAsyncHandlers:
 
         assert serve(main, threads=1, queue=0)
 
-    def test_what_follows_the_call_in_its_task_may_use_the_orm(self) -> None:
+    def test_code_after_the_call_in_its_task_may_use_the_orm(self) -> None:
         async def main(executor: LeasingExecutor) -> threading.Thread:
             with executor.context():
                 await executor.run(threading.current_thread)
@@ -206,7 +206,7 @@ class TestAsyncHandlers:
 
         serve(main)
 
-    def test_a_call_that_rests_gives_its_thread_to_another(self) -> None:
+    def test_a_waiting_call_gives_its_thread_to_another(self) -> None:
         async def waits(executor: LeasingExecutor, used: asyncio.Event, answered: asyncio.Event) -> str:
             with executor.context():
                 await executor.run(threading.current_thread)
@@ -217,7 +217,7 @@ class TestAsyncHandlers:
 
         async def main(executor: LeasingExecutor) -> str:
             used, answered = asyncio.Event(), asyncio.Event()
-            first = in_flight(waits(executor, used, answered))
+            first = start_call(waits(executor, used, answered))
             await used.wait()
             await executor.run(lambda: None)
             answered.set()
@@ -243,7 +243,7 @@ class TestLimits:
 
         assert serve(main, threads=1, queue=1) == ["through", "waited"]
 
-    def test_who_came_first_is_served_first(self, gate: Gate) -> None:
+    def test_callers_are_served_in_order(self, gate: Gate) -> None:
         async def main(executor: LeasingExecutor) -> list[int]:
             order: list[int] = []
             tasks = [asyncio.create_task(executor.run(gate))]
@@ -257,7 +257,7 @@ class TestLimits:
 
         assert serve(main, threads=1, queue=10) == list(range(10))
 
-    def test_a_cancelled_caller_is_free_at_once_and_its_thread_when_the_function_has_ended(self, gate: Gate) -> None:
+    def test_a_cancelled_caller_returns_at_once_and_its_thread_after_its_function(self, gate: Gate) -> None:
         async def main(executor: LeasingExecutor) -> threading.Thread:
             caller = asyncio.create_task(executor.run(gate))
             await gate.until_reached()
@@ -295,7 +295,7 @@ class TestLimits:
         serve(main, threads=1, queue=1)
         assert ran == ["next"]
 
-    def test_what_waits_for_a_thread_is_cancelled_when_its_call_ends(self, gate: Gate) -> None:
+    def test_a_wait_for_a_thread_is_cancelled_when_its_call_ends(self, gate: Gate) -> None:
         """A task that the handler left behind must not wait for ever."""
 
         async def main(executor: LeasingExecutor) -> None:
@@ -341,18 +341,18 @@ class TestLimits:
                 await asyncio.gather(waiting, return_exceptions=True)
                 gate.opened.set()
                 await running
-                return await in_flight(executor.run(lambda: "another call"))
+                return await start_call(executor.run(lambda: "another call"))
 
         assert serve(main, threads=1, queue=1) == "another call"
 
-    def test_a_storm_of_cancellations_leaves_every_thread_usable(self, gate: Gate) -> None:
+    def test_many_cancellations_leave_every_thread_usable(self, gate: Gate) -> None:
         async def handler(executor: LeasingExecutor) -> None:
             with executor.context():
                 await sync_to_async(gate)()
 
         async def main(executor: LeasingExecutor) -> int:
             calls = [asyncio.create_task(executor.run(gate)) for _ in range(20)]
-            calls += [in_flight(handler(executor)) for _ in range(20)]
+            calls += [start_call(handler(executor)) for _ in range(20)]
             await gate.until_reached()
             for call in calls:
                 call.cancel()
@@ -379,7 +379,7 @@ class TestLimits:
 
         assert serve(main)
 
-    def test_a_thread_that_hangs_does_not_keep_the_process(self) -> None:
+    def test_a_hanging_thread_does_not_keep_the_process_alive(self) -> None:
         code = (
             "import asyncio, threading, django\n"
             "from django.conf import settings\n"
@@ -407,7 +407,7 @@ class TestLimits:
         async def main(executor: LeasingExecutor) -> int:
             async def calls() -> None:
                 for _ in range(5):
-                    await in_flight(handler(executor))
+                    await start_call(handler(executor))
                     await executor.run(lambda: None)
 
             await calls()
@@ -429,7 +429,7 @@ class TestLimits:
             assert isinstance(lease.submit(int, "seven").exception(WAIT_SECONDS), ValueError)
 
         fail()
-        # The thread of the pool is done with the failed work when it has done the next.
+        # The thread of the pool releases the failed work only after it has run the next.
         lease.submit(int).result(WAIT_SECONDS)
         gc.collect()
         gc.disable()
@@ -443,7 +443,7 @@ class TestLimits:
             pool.close(WAIT_SECONDS)
         assert found == 0
 
-    def test_nothing_of_a_call_stays_behind_in_its_thread(self) -> None:
+    def test_a_thread_keeps_no_reference_to_its_last_call(self) -> None:
         class Argument:
             pass
 
@@ -479,11 +479,11 @@ class TestConnections:
                 return await Group.objects.acount()
 
         async def main(executor: LeasingExecutor) -> int:
-            return int(await in_flight(handler(executor)))
+            return int(await start_call(handler(executor)))
 
         assert serve(main) == 0
 
-    def test_a_connection_stays_open_for_the_next_call(self, kept_connections: None) -> None:
+    def test_a_connection_is_kept_open_for_the_next_call(self, kept_connections: None) -> None:
         def raw() -> Any:
             Group.objects.count()
             return connection.connection
@@ -504,7 +504,7 @@ class TestConnections:
         assert connections.settings["default"]["CONN_MAX_AGE"] == 0
         assert serve(main, threads=1) is None
 
-    def test_a_connection_that_broke_is_replaced(self, kept_connections: None) -> None:
+    def test_a_broken_connection_is_replaced(self, kept_connections: None) -> None:
         def break_it() -> None:
             Group.objects.count()
             broken = connections["default"]
@@ -562,7 +562,7 @@ class TestConnections:
 
         async def main(executor: LeasingExecutor) -> int:
             written = asyncio.Event()
-            call = in_flight(handler(executor, written))
+            call = start_call(handler(executor, written))
             await written.wait()
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
@@ -610,7 +610,7 @@ class TestConnections:
 
 
 @real_threads
-class TestAskingIsUnsafe:
+class TestRequestsToTheClientAreUnsafe:
     def test_in_a_threads_own_transaction(self) -> None:
         async def main(executor: LeasingExecutor) -> list[bool]:
             def handler() -> list[bool]:
@@ -663,7 +663,7 @@ class TestAskingIsUnsafe:
                     await done.wait()
                     await sync_to_async(block.__exit__)(None, None, None)
 
-            task = in_flight(other())
+            task = start_call(other())
             await entered.wait()
             with executor.context():
                 await Group.objects.acount()
@@ -686,7 +686,7 @@ class TestInline:
         assert await executor.run(Group.objects.count) == 1
 
     @pytest.mark.django_db
-    async def test_async_handlers_do_too_even_in_a_clean_context(self) -> None:
+    async def test_async_handlers_run_there_even_in_a_clean_context(self) -> None:
         executor = LeasingExecutor()
         await Group.objects.acreate(name="uncommitted")
 
@@ -694,21 +694,21 @@ class TestInline:
             with executor.context():
                 return await sync_to_async(threading.current_thread)(), await Group.objects.acount()
 
-        assert await in_flight(handler()) == (threading.main_thread(), 1)
+        assert await start_call(handler()) == (threading.main_thread(), 1)
 
     async def test_no_thread_is_started(self) -> None:
         before = {thread for thread in threading.enumerate() if thread.name.startswith("mcp-thread")}
         await LeasingExecutor(max_threads=1, max_queued=0).run(lambda: None)
         assert {thread for thread in threading.enumerate() if thread.name.startswith("mcp-thread")} == before
 
-    async def test_what_asyncio_cannot_carry_arrives_as_a_runtime_error(self, subtests: pytest.Subtests) -> None:
+    async def test_exceptions_that_asyncio_cannot_carry_become_runtime_errors(self, subtests: pytest.Subtests) -> None:
         for problem in (StopIteration(1), SystemExit(3), GeneratorExit()):
             name = type(problem).__name__
             with subtests.test(problem=name), pytest.raises(RuntimeError, match=name):
                 await LeasingExecutor().run(fail_with, problem)
 
     @pytest.mark.django_db
-    async def test_the_transaction_of_the_test_does_not_count_as_the_handlers(self) -> None:
+    async def test_the_transaction_of_the_test_is_not_the_handlers(self) -> None:
         executor = LeasingExecutor()
 
         def handler() -> list[bool]:
@@ -719,5 +719,5 @@ class TestInline:
         assert await executor.run(handler) == [False, True]
         assert executor.is_in_transaction() is False
 
-    def test_a_command_that_waits_for_the_executor_stays_on_its_thread(self) -> None:
+    def test_a_command_that_waits_for_the_executor_runs_on_its_own_thread(self) -> None:
         assert async_to_sync(LeasingExecutor().run)(threading.current_thread) is threading.current_thread()

@@ -29,7 +29,7 @@ LOG = EventLog()
 
 
 class RecordingSink(list[Any]):
-    """A sink: the payloads it was given."""
+    """Records the payloads of its events."""
 
     def __call__(self, event: Event) -> None:
         self.append(event.payload)
@@ -41,26 +41,26 @@ def layer() -> FakeLayer:
 
 
 def run(main: Callable[[EventPublisher], Awaitable[Any]], *, layer: Any = None) -> Any:
-    async def with_feeds(executor: LeasingExecutor) -> Any:
+    async def run_with_publishers(executor: LeasingExecutor) -> Any:
         return await main(EventPublisher(executor=executor, layer=layer, retention_seconds=600))
 
-    return serve(with_feeds)
+    return serve(run_with_publishers)
 
 
-def two(main: Callable[[EventPublisher, EventPublisher], Awaitable[Any]], layer: Any) -> Any:
-    """Two processes that know nothing of each other but the layer and the database."""
+def run_two_processes(main: Callable[[EventPublisher, EventPublisher], Awaitable[Any]], layer: Any) -> Any:
+    """Run `main` with two processes that share only the layer and the database."""
 
-    async def with_feeds(executor: LeasingExecutor) -> Any:
+    async def run_with_publishers(executor: LeasingExecutor) -> Any:
         ours, theirs = (EventPublisher(executor=executor, layer=layer, retention_seconds=600) for _ in range(2))
         try:
             return await main(ours, theirs)
         finally:
             theirs._threaded_wake_publisher.close()
 
-    return serve(with_feeds)
+    return serve(run_with_publishers)
 
 
-def test_events_of_a_topic_are_heard_in_order_by_all_who_follow_it(clock: Clock) -> None:
+def test_all_subscribers_of_a_topic_receive_its_events_in_order(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
         one, other, elsewhere = RecordingSink(), RecordingSink(), RecordingSink()
         feed = feeds.get_follower()
@@ -74,7 +74,7 @@ def test_events_of_a_topic_are_heard_in_order_by_all_who_follow_it(clock: Clock)
     run(main)
 
 
-def test_what_came_before_is_not_heard_unless_it_is_asked_for(clock: Clock) -> None:
+def test_earlier_events_are_delivered_only_on_request(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
         first, second, _ = await feeds.publish(*(EventDraft("a", "message", n) for n in range(3)))
         live, resumed, all_of_it = RecordingSink(), RecordingSink(), RecordingSink()
@@ -90,22 +90,22 @@ def test_what_came_before_is_not_heard_unless_it_is_asked_for(clock: Clock) -> N
     run(main)
 
 
-def test_a_page_is_not_all_of_the_past(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_past_events_are_read_in_several_pages(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PAGE_EVENTS", 3)
 
     async def main(feeds: EventPublisher) -> None:
         first, *_ = await feeds.publish(*(EventDraft("a" if n % 2 else "b", "message", n) for n in range(20)))
-        heard = RecordingSink()
-        await feeds.get_follower().subscribe("a", heard, after=first.seq - 1)
-        assert heard == list(range(1, 20, 2))
-        await asyncio.to_thread(append, *(EventDraft("a", "message", n) for n in range(20, 30)))
-        await clock.advance_until(lambda: len(heard) == 20)
-        assert heard[10:] == list(range(20, 30))
+        received = RecordingSink()
+        await feeds.get_follower().subscribe("a", received, after=first.seq - 1)
+        assert received == list(range(1, 20, 2))
+        await asyncio.to_thread(append_without_wake, *(EventDraft("a", "message", n) for n in range(20, 30)))
+        await clock.advance_until(lambda: len(received) == 20)
+        assert received[10:] == list(range(20, 30))
 
     run(main)
 
 
-def test_a_resume_misses_nothing_and_repeats_nothing_while_events_pour_in(clock: Clock) -> None:
+def test_a_resume_misses_and_repeats_nothing_while_events_arrive(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
         [mark] = await feeds.publish(EventDraft("a", "message", 0))
         stop = asyncio.Event()
@@ -118,20 +118,20 @@ def test_a_resume_misses_nothing_and_repeats_nothing_while_events_pour_in(clock:
                 await feeds.publish(EventDraft("a", "message", last))
 
         pouring = asyncio.create_task(pour())
-        heard = [RecordingSink() for _ in range(20)]
-        for sink in heard:
+        received = [RecordingSink() for _ in range(20)]
+        for sink in received:
             await feeds.get_follower().subscribe("a", sink, after=mark.seq)
         stop.set()
         await pouring
-        await eventually(lambda: all(len(sink) == last for sink in heard))
-        assert all(sink == list(range(1, last + 1)) for sink in heard)
+        await eventually(lambda: all(len(sink) == last for sink in received))
+        assert all(sink == list(range(1, last + 1)) for sink in received)
 
     run(main)
 
 
-def test_what_arrives_while_the_past_is_being_read_comes_after_it(clock: Clock) -> None:
+def test_events_that_arrive_during_the_read_of_the_past_come_after_it(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard, feed = RecordingSink(), feeds.get_follower()
+        received, feed = RecordingSink(), feeds.get_follower()
         [mark, _] = await feeds.publish(EventDraft("a", "message", 0), EventDraft("a", "message", 1))
         await feed.subscribe("b", RecordingSink())
         reading, over = threading.Event(), threading.Event()
@@ -142,66 +142,66 @@ def test_what_arrives_while_the_past_is_being_read_comes_after_it(clock: Clock) 
             return EventLog().read(*args, **kwargs)
 
         feed.log.read = read  # type: ignore[method-assign]
-        following = asyncio.create_task(feed.subscribe("a", heard, after=mark.seq))
+        following = asyncio.create_task(feed.subscribe("a", received, after=mark.seq))
         assert await asyncio.to_thread(reading.wait, WAIT_SECONDS)
         [event] = await feeds.publish(EventDraft("a", "message", 2))
         await eventually(lambda: feed.position == event.seq)
-        assert heard == []
+        assert received == []
         over.set()
         await following
-        assert heard == [1, 2]
+        assert received == [1, 2]
 
     run(main)
 
 
-def append(*drafts: EventDraft) -> list[Event]:
-    """What another process does, whose wake is lost."""
+def append_without_wake(*drafts: EventDraft) -> list[Event]:
+    """Append as another process whose wake is lost."""
     try:
         return LOG.append(drafts)
     finally:
         connections.close_all()
 
 
-def test_what_nobody_woke_for_is_found_by_looking(clock: Clock) -> None:
+def test_events_without_a_wake_are_found_by_polling(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard = RecordingSink()
-        await feeds.get_follower().subscribe("a", heard)
-        await asyncio.to_thread(append, EventDraft("a", "message", 1))
-        await clock.advance_until(lambda: heard == [1])
+        received = RecordingSink()
+        await feeds.get_follower().subscribe("a", received)
+        await asyncio.to_thread(append_without_wake, EventDraft("a", "message", 1))
+        await clock.advance_until(lambda: received == [1])
 
     run(main)
 
 
-def test_a_missing_number_is_read_from_the_log_before_what_follows_it_is_told(clock: Clock) -> None:
+def test_a_missing_number_is_read_from_the_log_before_later_events_are_delivered(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard = RecordingSink()
-        await feeds.get_follower().subscribe("a", heard)
-        await asyncio.to_thread(append, EventDraft("a", "message", 1))
+        received = RecordingSink()
+        await feeds.get_follower().subscribe("a", received)
+        await asyncio.to_thread(append_without_wake, EventDraft("a", "message", 1))
         await feeds.publish(EventDraft("a", "message", 2))
-        assert heard == []
+        assert received == []
         await clock.advance(module.GAP_TIMEOUT_SECONDS)
-        await eventually(lambda: len(heard) == 2)
-        assert heard == [1, 2]
+        await eventually(lambda: len(received) == 2)
+        assert received == [1, 2]
 
     run(main)
 
 
-def test_events_that_arrive_in_any_order_are_told_in_theirs_without_reading(clock: Clock) -> None:
+def test_events_that_arrive_out_of_order_are_delivered_in_order_without_a_read(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard, feed = RecordingSink(), feeds.get_follower()
-        await feed.subscribe("a", heard)
+        received, feed = RecordingSink(), feeds.get_follower()
+        await feed.subscribe("a", received)
         read = feed.log.read = Reads()  # type: ignore[method-assign]
-        events = await asyncio.to_thread(append, *(EventDraft("a", "message", n) for n in range(4)))
+        events = await asyncio.to_thread(append_without_wake, *(EventDraft("a", "message", n) for n in range(4)))
         for index in (3, 1, 0, 2, 1):
             feed.receive([events[index]])
-        assert heard == [0, 1, 2, 3]
+        assert received == [0, 1, 2, 3]
         assert read.count == 0
 
     run(main)
 
 
 class Reads:
-    """Counts how often the log is read, and reads it."""
+    """Counts the reads of the log."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -213,29 +213,29 @@ class Reads:
 
 def test_many_gaps_at_once_are_read_once(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard, feed = RecordingSink(), feeds.get_follower()
-        await feed.subscribe("a", heard)
+        received, feed = RecordingSink(), feeds.get_follower()
+        await feed.subscribe("a", received)
         read = feed.log.read = Reads()  # type: ignore[method-assign]
-        events = await asyncio.to_thread(append, *(EventDraft("a", "message", n) for n in range(40)))
+        events = await asyncio.to_thread(append_without_wake, *(EventDraft("a", "message", n) for n in range(40)))
         for event in events[1::2]:
             feed.receive([event])
         await clock.advance(module.GAP_TIMEOUT_SECONDS)
-        await eventually(lambda: len(heard) == 40)
-        assert heard == list(range(40))
+        await eventually(lambda: len(received) == 40)
+        assert received == list(range(40))
         assert read.count == 1
 
     run(main)
 
 
-def test_deleted_events_do_not_hold_up_the_rest(clock: Clock) -> None:
+def test_deleted_events_do_not_delay_the_others(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard, feed = RecordingSink(), feeds.get_follower()
-        following = await feed.subscribe("a", heard)
+        received, feed = RecordingSink(), feeds.get_follower()
+        following = await feed.subscribe("a", received)
         events = await asyncio.to_thread(append_and_delete)
-        await clock.advance_until(lambda: heard == [3])
+        await clock.advance_until(lambda: received == [3])
         await asyncio.to_thread(append_and_delete, 4)
         await clock.advance_until(lambda: following.position == events[-1].seq + 4)
-        assert heard == [3]
+        assert received == [3]
 
     run(main)
 
@@ -248,32 +248,32 @@ def append_and_delete(count: int = 3) -> list[Event]:
     return events
 
 
-def test_a_sequence_that_went_back_is_followed_from_there(clock: Clock) -> None:
+def test_a_sequence_that_went_back_is_followed_from_its_new_position(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard, feed = RecordingSink(), feeds.get_follower()
-        following = await feed.subscribe("a", heard)
+        received, feed = RecordingSink(), feeds.get_follower()
+        following = await feed.subscribe("a", received)
         await feeds.publish(*(EventDraft("a", "message", n) for n in range(5)))
-        await eventually(lambda: len(heard) == 5)
+        await eventually(lambda: len(received) == 5)
         await asyncio.to_thread(go_back, 3)
         await clock.advance_until(lambda: feed.position == following_from - 3)
         await feeds.publish(EventDraft("a", "message", "again"))
-        await eventually(lambda: heard[5:] == ["again"])
+        await eventually(lambda: received[5:] == ["again"])
         following.stop()
 
     following_from = LOG.head() + 5
     run(main)
 
 
-def test_a_resume_from_beyond_the_end_hears_what_comes_next(clock: Clock) -> None:
+def test_a_resume_from_beyond_the_end_receives_the_next_events(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
         [event] = await feeds.publish(EventDraft("a", "message", 0))
-        heard, ahead = RecordingSink(), RecordingSink()
-        await feeds.get_follower().subscribe("a", heard, after=event.seq + 1000)
-        [later] = await asyncio.to_thread(append, EventDraft("a", "message", 1))
-        # Of this one the client has heard on another worker.
+        received, ahead = RecordingSink(), RecordingSink()
+        await feeds.get_follower().subscribe("a", received, after=event.seq + 1000)
+        [later] = await asyncio.to_thread(append_without_wake, EventDraft("a", "message", 1))
+        # The client received this one from another worker.
         await feeds.get_follower().subscribe("a", ahead, after=later.seq)
         await feeds.publish(EventDraft("a", "message", 2))
-        await clock.advance_until(lambda: (heard, ahead) == ([1, 2], [2]))
+        await clock.advance_until(lambda: (received, ahead) == ([1, 2], [2]))
 
     run(main)
 
@@ -285,12 +285,12 @@ def go_back(by: int) -> None:
     connections.close_all()
 
 
-def test_what_arrives_while_the_log_is_being_read_is_no_step_back(
+def test_an_event_that_arrives_during_a_read_of_the_log_does_not_reset_the_position(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard, feed = RecordingSink(), feeds.get_follower()
-        await feed.subscribe("a", heard)
+        received, feed = RecordingSink(), feeds.get_follower()
+        await feed.subscribe("a", received)
         reading, over = threading.Event(), threading.Event()
 
         def head(self: EventLog) -> int:
@@ -303,23 +303,23 @@ def test_what_arrives_while_the_log_is_being_read_is_no_step_back(
             patched.setattr(EventLog, "head", head)
             await clock.advance_until(reading.is_set)
             [event] = await feeds.publish(EventDraft("a", "message", 1))
-            await eventually(lambda: heard == [1])
+            await eventually(lambda: received == [1])
             over.set()
         later = feed.position
         await feeds.publish(EventDraft("a", "message", 2))
-        await eventually(lambda: heard[1:] == [2])
+        await eventually(lambda: received[1:] == [2])
         assert later == event.seq
 
     run(main)
     assert caplog.records == []
 
 
-def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink(clock: Clock) -> None:
+def test_stop_is_final_idempotent_and_may_be_called_by_the_sink(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard = RecordingSink()
+        received = RecordingSink()
 
         def once(event: Event) -> None:
-            heard(event)
+            received(event)
             following.stop()
             following.stop()
 
@@ -327,56 +327,56 @@ def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink(clock: Clock
         [first, _] = await feeds.publish(EventDraft("a", "message", 1), EventDraft("a", "message", 2))
         await feeds.publish(EventDraft("a", "message", 3))
         await clock.advance_until(lambda: not feeds.get_follower().is_active)
-        assert heard == [1]
+        assert received == [1]
         assert following.position == first.seq
 
     run(main)
 
 
-def test_a_sink_that_stops_in_the_past_hears_no_more_of_it() -> None:
+def test_a_sink_that_stops_during_past_events_receives_no_more() -> None:
     async def main(feeds: EventPublisher) -> None:
         first, *_ = await feeds.publish(*(EventDraft("a", "message", n) for n in range(5)))
         events = await feeds.executor.run(LOG.read, first.seq - 1)
-        heard = RecordingSink()
+        received = RecordingSink()
         feed = feeds.get_follower()
 
         def until_two(event: Event) -> None:
-            heard(event)
+            received(event)
             if event.payload == 2:
                 feed._topics["a"][0].stop()
 
         following = await feed.subscribe("a", until_two, after=first.seq - 1)
-        assert heard == [0, 1, 2]
+        assert received == [0, 1, 2]
         assert following.is_stopped
         assert following.position == events[2].seq
 
     run(main)
 
 
-def test_a_sink_that_fails_does_not_silence_the_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_sink_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard = RecordingSink()
+        received = RecordingSink()
 
         def fail(event: Event) -> None:
             raise ZeroDivisionError
 
         await feeds.get_follower().subscribe("a", fail)
-        await feeds.get_follower().subscribe("a", heard)
+        await feeds.get_follower().subscribe("a", received)
         await feeds.publish(EventDraft("a", "message", 1))
-        await eventually(lambda: heard == [1])
+        await eventually(lambda: received == [1])
 
     run(main)
     assert "Event handler failed" in caplog.text
 
 
-def test_the_feed_ends_when_nobody_follows_and_begins_again(clock: Clock) -> None:
+def test_the_follower_ends_without_subscribers_and_starts_again(clock: Clock) -> None:
     async def main(feeds: EventPublisher) -> None:
         feed = feeds.get_follower()
         for turn in range(3):
-            heard = RecordingSink()
-            following = await feed.subscribe("a", heard)
+            received = RecordingSink()
+            following = await feed.subscribe("a", received)
             await feeds.publish(EventDraft("a", "message", turn))
-            await eventually(lambda heard=heard, turn=turn: heard == [turn])  # type: ignore[misc]
+            await eventually(lambda received=received, turn=turn: received == [turn])  # type: ignore[misc]
             following.stop()
             await clock.advance_until(lambda: not feed.is_active)
             assert len(asyncio.all_tasks()) == 1
@@ -384,7 +384,7 @@ def test_the_feed_ends_when_nobody_follows_and_begins_again(clock: Clock) -> Non
     run(main)
 
 
-def test_a_loop_that_ends_takes_its_feed_with_it_without_a_word(
+def test_a_loop_that_ends_closes_its_follower_without_a_log_line(
     layer: FakeLayer, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
 ) -> None:
     loops: list[weakref.ref[Any]] = []
@@ -402,7 +402,7 @@ def test_a_loop_that_ends_takes_its_feed_with_it_without_a_word(
     assert [str(warning.message) for warning in recwarn if issubclass(warning.category, RuntimeWarning)] == []
 
 
-def test_closing_ends_the_feed_at_once() -> None:
+def test_close_ends_the_follower_at_once() -> None:
     async def main(feeds: EventPublisher) -> None:
         await feeds.get_follower().subscribe("a", RecordingSink())
         await asyncio.to_thread(feeds.close_follower, asyncio.get_running_loop())
@@ -411,12 +411,12 @@ def test_closing_ends_the_feed_at_once() -> None:
     run(main)
 
 
-def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
+def test_a_short_database_outage_delays_events_and_loses_none(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard, feed = RecordingSink(), feeds.get_follower()
-        await feed.subscribe("a", heard)
+        received, feed = RecordingSink(), feeds.get_follower()
+        await feed.subscribe("a", received)
         failing = threading.Event()
 
         def head(self: EventLog) -> int:
@@ -425,7 +425,7 @@ def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
 
         with monkeypatch.context() as broken:
             broken.setattr(EventLog, "head", head)
-            await asyncio.to_thread(append, EventDraft("a", "message", 1))
+            await asyncio.to_thread(append_without_wake, EventDraft("a", "message", 1))
             await clock.advance_until(failing.is_set)
             with pytest.raises(OperationalError):
                 await (
@@ -433,34 +433,34 @@ def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
                     .get_follower()
                     .subscribe("a", RecordingSink())
                 )
-        await clock.advance_until(lambda: heard == [1])
+        await clock.advance_until(lambda: received == [1])
 
     run(main)
     assert caplog.text.count("Failed to read the event log") == 2
 
 
-def test_a_feed_whose_start_failed_can_be_followed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_whose_start_failed_can_be_subscribed_to_later(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard, feed = RecordingSink(), feeds.get_follower()
+        received, feed = RecordingSink(), feeds.get_follower()
         with monkeypatch.context() as broken:
             broken.setattr(EventLog, "head", lambda self: 1 // 0)
             with pytest.raises(ZeroDivisionError):
-                await feed.subscribe("a", heard)
-        await feed.subscribe("a", heard)
+                await feed.subscribe("a", received)
+        await feed.subscribe("a", received)
         await feeds.publish(EventDraft("a", "message", 1))
-        await eventually(lambda: heard == [1])
+        await eventually(lambda: received == [1])
 
     run(main)
 
 
-def test_threads_that_are_taken_delay_the_feed_and_do_not_refuse_it(clock: Clock) -> None:
+def test_busy_threads_delay_the_follower_without_an_error(clock: Clock) -> None:
     async def main(executor: LeasingExecutor) -> None:
-        feeds, heard, gate = (
+        feeds, received, gate = (
             EventPublisher(executor=executor, layer=None, retention_seconds=600),
             RecordingSink(),
             threading.Event(),
         )
-        await feeds.get_follower().subscribe("a", heard)
+        await feeds.get_follower().subscribe("a", received)
         busy = [
             asyncio.create_task(executor.run(gate.wait, WAIT_SECONDS))
             for _ in range(executor.max_threads + executor.max_queued + 1)
@@ -473,20 +473,20 @@ def test_threads_that_are_taken_delay_the_feed_and_do_not_refuse_it(clock: Clock
         refused = [result for result in await asyncio.gather(*busy, return_exceptions=True) if result is not True]
         assert refused
         assert all(isinstance(problem, Overloaded) for problem in refused)
-        await eventually(lambda: heard == [1])
+        await eventually(lambda: received == [1])
 
     serve(main)
 
 
-def test_every_loop_of_a_process_is_told() -> None:
+def test_every_loop_of_a_process_receives_the_event() -> None:
     executor = LeasingExecutor(max_threads=2)
     feeds = EventPublisher(executor=executor, layer=None, retention_seconds=600)
     ready, over = threading.Barrier(3), threading.Event()
-    heard: list[RecordingSink] = []
+    received: list[RecordingSink] = []
 
     async def listen() -> None:
         sink = RecordingSink()
-        heard.append(sink)
+        received.append(sink)
         await feeds.get_follower().subscribe("a", sink)
         await asyncio.to_thread(ready.wait, WAIT_SECONDS)
         await eventually(lambda: sink == [1, 2])
@@ -501,13 +501,13 @@ def test_every_loop_of_a_process_is_told() -> None:
         thread.join(WAIT_SECONDS)
     over.set()
     executor.close(timeout=WAIT_SECONDS)
-    assert heard == [[1, 2], [1, 2]]
+    assert received == [[1, 2], [1, 2]]
 
 
-def test_what_is_published_on_commit_waits_for_it_and_is_not_published_after_a_rollback() -> None:
+def test_publish_on_commit_publishes_after_a_commit_and_never_after_a_rollback() -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard = RecordingSink()
-        await feeds.get_follower().subscribe("a", heard)
+        received = RecordingSink()
+        await feeds.get_follower().subscribe("a", received)
 
         def work() -> None:
             with transaction.atomic():
@@ -520,82 +520,82 @@ def test_what_is_published_on_commit_waits_for_it_and_is_not_published_after_a_r
             connections.close_all()
 
         await asyncio.to_thread(work)
-        await eventually(lambda: heard == ["kept", "at once"])
+        await eventually(lambda: received == ["kept", "at once"])
 
     run(main)
 
 
-def test_publishing_inside_a_call_is_no_part_of_its_transaction() -> None:
+def test_publishing_inside_a_call_is_outside_its_transaction() -> None:
     async def main(executor: LeasingExecutor) -> None:
         feeds = EventPublisher(executor=executor, layer=None, retention_seconds=600)
-        heard = RecordingSink()
-        await feeds.get_follower().subscribe("a", heard)
+        received = RecordingSink()
+        await feeds.get_follower().subscribe("a", received)
         with executor.context():
             async with executor.atomic(["default"]):
                 await feeds.publish(EventDraft("a", "message", 1))
                 await executor.run(transaction.set_rollback, True)
-        await eventually(lambda: heard == [1])
+        await eventually(lambda: received == [1])
         assert [event.payload for event in await executor.run(LOG.read, 0, topic="a")] == [1]
 
     serve(main)
 
 
-def test_a_publisher_that_is_cancelled_has_published() -> None:
+def test_a_cancelled_publish_completes() -> None:
     async def main(feeds: EventPublisher) -> None:
-        heard = RecordingSink()
-        await feeds.get_follower().subscribe("a", heard)
+        received = RecordingSink()
+        await feeds.get_follower().subscribe("a", received)
         publishing = asyncio.create_task(feeds.publish(EventDraft("a", "message", 1)))
         await asyncio.sleep(0)
         publishing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await publishing
-        await eventually(lambda: heard == [1])
+        await eventually(lambda: received == [1])
 
     run(main)
 
 
-def test_a_wake_carries_what_it_tells_of_to_another_process(layer: FakeLayer, clock: Clock) -> None:
+def test_a_wake_carries_its_events_to_another_process(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
-        heard, feed = RecordingSink(), ours.get_follower()
-        await feed.subscribe("a", heard)
+        received, feed = RecordingSink(), ours.get_follower()
+        await feed.subscribe("a", received)
         read = feed.log.read = Reads()  # type: ignore[method-assign]
         for n in range(3):
             await theirs.publish(EventDraft("a", "message", {"n": n}))
-        await eventually(lambda: len(heard) == 3)
-        assert heard == [{"n": 0}, {"n": 1}, {"n": 2}]
+        await eventually(lambda: len(received) == 3)
+        assert received == [{"n": 0}, {"n": 1}, {"n": 2}]
         assert read.count == 0
 
-    two(main, layer)
+    run_two_processes(main, layer)
 
 
-def test_projects_that_share_a_channel_layer_hear_nothing_of_each_other(layer: FakeLayer, clock: Clock) -> None:
+def test_projects_that_share_a_channel_layer_receive_nothing_from_each_other(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
-        heard = RecordingSink()
-        await ours.get_follower().subscribe("a", heard)
+        received = RecordingSink()
+        await ours.get_follower().subscribe("a", received)
         position = ours.get_follower().position
         with override_settings(SECRET_KEY="another"):
             theirs.get_follower().wake_publisher.publish([Event(position + 1, "a", "message", "theirs")])
             await asyncio.to_thread(theirs.get_follower().wake_publisher.idle.wait, WAIT_SECONDS)
         assert layer.sent
         await theirs.publish(EventDraft("a", "message", "ours"))
-        await eventually(lambda: heard)
-        assert heard == ["ours"]
+        await eventually(lambda: received)
+        assert received == ["ours"]
 
-    two(main, layer)
+    run_two_processes(main, layer)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_the_child_of_a_fork_tells_others_by_itself(layer: FakeLayer) -> None:
+def test_the_child_of_a_fork_sends_its_own_wakes(layer: FakeLayer) -> None:
     async def main(feeds: EventPublisher) -> None:
         await feeds.get_follower().subscribe("a", RecordingSink())
         pid = os.fork()
         if pid == 0:
             try:
-                # Nothing but this: the parent's loop, threads and connections are not the child's.
+                # Only this: the loop, threads and connections of the parent do not belong to the child.
                 feeds._notify_followers([Event(1, "a", "message", None)])
-                told = feeds._threaded_wake_publisher._publisher.idle.wait(WAIT_SECONDS) and bool(layer.sent)
+                sent = feeds._threaded_wake_publisher._publisher.idle.wait(WAIT_SECONDS) and bool(layer.sent)
             finally:
-                os._exit(0 if told else 1)
+                os._exit(0 if sent else 1)
         assert os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1]) == 0
 
     run(main, layer=layer)
@@ -609,75 +609,75 @@ def test_another_database_is_another_log(subtests: pytest.Subtests, monkeypatch:
             assert channel_layer.get_group_name() != ours
 
 
-def test_what_is_too_large_for_a_wake_is_read(layer: FakeLayer, clock: Clock) -> None:
+def test_an_event_too_large_for_a_wake_is_read_from_the_log(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
-        heard = RecordingSink()
-        await ours.get_follower().subscribe("a", heard)
+        received = RecordingSink()
+        await ours.get_follower().subscribe("a", received)
         large = "x" * (channel_layer.MAX_WAKE_BYTES + 1)
         await theirs.publish(
             EventDraft("a", "message", 1), EventDraft("a", "message", large), EventDraft("a", "message", 3)
         )
-        await clock.advance_until(lambda: len(heard) == 3, module.GAP_TIMEOUT_SECONDS)
-        assert heard == [1, large, 3]
+        await clock.advance_until(lambda: len(received) == 3, module.GAP_TIMEOUT_SECONDS)
+        assert received == [1, large, 3]
         assert all(len(str(message)) < 2 * channel_layer.MAX_WAKE_BYTES for message in layer.sent)
 
-    two(main, layer)
+    run_two_processes(main, layer)
 
 
 def test_many_events_are_sent_in_wakes_of_bounded_size(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
-        heard, feed = RecordingSink(), ours.get_follower()
-        await feed.subscribe("a", heard)
+        received, feed = RecordingSink(), ours.get_follower()
+        await feed.subscribe("a", received)
         read = feed.log.read = Reads()  # type: ignore[method-assign]
         text = "x" * 1000
         await theirs.publish(*(EventDraft("a", "message", f"{n} {text}") for n in range(50)))
-        await eventually(lambda: len(heard) == 50)
-        assert [int(payload.split()[0]) for payload in heard] == list(range(50))
+        await eventually(lambda: len(received) == 50)
+        assert [int(payload.split()[0]) for payload in received] == list(range(50))
         assert read.count == 0
         assert 6 < len(layer.sent) < 10
 
-    two(main, layer)
+    run_two_processes(main, layer)
 
 
-def test_lost_wakes_delay_and_lose_nothing(layer: FakeLayer, clock: Clock) -> None:
+def test_lost_wakes_delay_events_and_lose_none(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
-        heard = RecordingSink()
-        await ours.get_follower().subscribe("a", heard)
+        received = RecordingSink()
+        await ours.get_follower().subscribe("a", received)
         for n in range(30):
             layer.deaf = n % 3 != 0
             await theirs.publish(EventDraft("a", "message", n))
-        await clock.advance_until(lambda: len(heard) == 30)
-        assert heard == list(range(30))
+        await clock.advance_until(lambda: len(received) == 30)
+        assert received == list(range(30))
 
-    two(main, layer)
+    run_two_processes(main, layer)
 
 
-def test_a_layer_that_is_down_fails_nobody_and_is_said_once(
+def test_a_broken_layer_is_logged_once_and_events_still_arrive(
     layer: FakeLayer, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
         channel_layer._failure_logger._next_log_time = 0.0
         layer.broken = True
-        heard = RecordingSink()
-        following = asyncio.create_task(ours.get_follower().subscribe("a", heard))
-        await clock.advance_until(following.done)  # it waits for the layer, in vain
+        received = RecordingSink()
+        following = asyncio.create_task(ours.get_follower().subscribe("a", received))
+        await clock.advance_until(following.done)  # it waits in vain for the layer
         for n in range(5):
             await theirs.publish(EventDraft("a", "message", n))
-        await clock.advance_until(lambda: heard == [0, 1, 2, 3, 4])
+        await clock.advance_until(lambda: received == [0, 1, 2, 3, 4])
         layer.broken = False
         await clock.advance_until(lambda: any(layer.groups.values()))
-        # The time stands still, so the log is not looked at, and only a wake can tell of this one.
+        # The clock does not move, so the log is not polled, and only a wake can announce this one.
         await theirs.publish(EventDraft("a", "message", 5))
-        await eventually(lambda: heard[5:] == [5])
+        await eventually(lambda: received[5:] == [5])
 
-    two(main, layer)
+    run_two_processes(main, layer)
     assert caplog.text.count("Channel layer failed") == 1
 
 
-def test_a_group_that_was_forgotten_is_joined_again(layer: FakeLayer, clock: Clock) -> None:
+def test_a_lost_group_membership_is_renewed(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
-        heard = RecordingSink()
-        await ours.get_follower().subscribe("a", heard)
+        received = RecordingSink()
+        await ours.get_follower().subscribe("a", received)
         layer.groups.clear()
         joins = layer.joins
         await clock.advance(channel_layer.JOIN_INTERVAL_SECONDS - 1)
@@ -685,28 +685,28 @@ def test_a_group_that_was_forgotten_is_joined_again(layer: FakeLayer, clock: Clo
         await clock.advance(1)
         assert layer.joins > joins
         await theirs.publish(EventDraft("a", "message", 1))
-        await eventually(lambda: heard == [1])
+        await eventually(lambda: received == [1])
 
-    two(main, layer)
+    run_two_processes(main, layer)
 
 
-def test_what_is_not_ours_in_the_group_is_ignored(layer: FakeLayer, clock: Clock) -> None:
+def test_malformed_messages_in_the_group_are_ignored(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
-        heard = RecordingSink()
-        await ours.get_follower().subscribe("a", heard)
+        received = RecordingSink()
+        await ours.get_follower().subscribe("a", received)
         for odd in (None, 1, {}, {"head": 3}, {"head": "x", "events": []}, {"head": 1, "events": [[1]]}, ValueError()):
             for loop, queue in layer.channels.values():
                 loop.call_soon_threadsafe(queue.put_nowait, odd)
         await theirs.publish(EventDraft("a", "message", 1))
-        await clock.advance_until(lambda: heard == [1], module.GAP_TIMEOUT_SECONDS)
+        await clock.advance_until(lambda: received == [1], module.GAP_TIMEOUT_SECONDS)
 
-    two(main, layer)
+    run_two_processes(main, layer)
 
 
 def test_a_thread_without_a_loop_wakes_other_processes(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
-        heard = RecordingSink()
-        await ours.get_follower().subscribe("a", heard)
+        received = RecordingSink()
+        await ours.get_follower().subscribe("a", received)
 
         def work() -> None:
             with transaction.atomic():
@@ -714,12 +714,12 @@ def test_a_thread_without_a_loop_wakes_other_processes(layer: FakeLayer, clock: 
             connections.close_all()
 
         await asyncio.to_thread(work)
-        await eventually(lambda: heard == [1])
+        await eventually(lambda: received == [1])
 
-    two(main, layer)
+    run_two_processes(main, layer)
 
 
-def test_a_request_whose_loop_ends_with_it_reaches_everybody(layer: FakeLayer, clock: Clock) -> None:
+def test_a_publish_from_a_loop_that_ends_reaches_every_process(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
         here, there = RecordingSink(), RecordingSink()
         await ours.get_follower().subscribe("a", here)
@@ -732,13 +732,13 @@ def test_a_request_whose_loop_ends_with_it_reaches_everybody(layer: FakeLayer, c
         await asyncio.to_thread(request)
         await eventually(lambda: (here, there) == ([1], [1]))
 
-    two(main, layer)
+    run_two_processes(main, layer)
 
 
-def test_inside_a_transaction_of_its_thread_publishing_waits_for_the_commit(layer: FakeLayer, clock: Clock) -> None:
+def test_publishing_in_a_transaction_of_the_thread_waits_for_the_commit(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: EventPublisher, theirs: EventPublisher) -> None:
-        heard = RecordingSink()
-        await ours.get_follower().subscribe("a", heard)
+        received = RecordingSink()
+        await ours.get_follower().subscribe("a", received)
 
         def command() -> None:
             with transaction.atomic():
@@ -750,12 +750,12 @@ def test_inside_a_transaction_of_its_thread_publishing_waits_for_the_commit(laye
             connections.close_all()
 
         await asyncio.to_thread(command)
-        await eventually(lambda: heard == ["kept"])
+        await eventually(lambda: received == ["kept"])
 
-    two(main, layer)
+    run_two_processes(main, layer)
 
 
-def test_a_loop_that_ends_while_it_sends_leaves_the_rest_to_the_process(layer: FakeLayer) -> None:
+def test_the_process_sends_the_wakes_that_an_ended_loop_left_unsent(layer: FakeLayer) -> None:
     executor = LeasingExecutor(max_threads=2)
     feeds = EventPublisher(executor=executor, layer=layer, retention_seconds=600)
 
@@ -780,7 +780,7 @@ def test_a_loop_that_ends_while_it_sends_leaves_the_rest_to_the_process(layer: F
     assert [event[3] for message in layer.sent for event in message["events"]] == ["2"]
 
 
-def test_publishing_deletes_what_is_too_old_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publishing_purges_old_events_from_time_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "MAX_EVENTS_BETWEEN_PURGES", 3)
 
     async def main(executor: LeasingExecutor) -> None:
@@ -795,12 +795,12 @@ def test_publishing_deletes_what_is_too_old_now_and_then(monkeypatch: pytest.Mon
 
 
 @pytest.mark.django_db(transaction=False)
-async def test_a_test_case_follows_and_publishes_on_its_own_connection() -> None:
+async def test_a_test_case_subscribes_and_publishes_on_its_own_connection() -> None:
     executor = LeasingExecutor(max_threads=2)
-    feeds, heard = (
+    feeds, received = (
         EventPublisher(executor=executor, layer=None, retention_seconds=600),
         RecordingSink(),
     )
-    await feeds.get_follower().subscribe("a", heard)
+    await feeds.get_follower().subscribe("a", received)
     await feeds.publish(EventDraft("a", "message", 1))
-    await eventually(lambda: heard == [1])
+    await eventually(lambda: received == [1])

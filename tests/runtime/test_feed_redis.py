@@ -1,4 +1,4 @@
-"""The feed between two processes, over a real Redis: wakes cross, and an outage is survived."""
+"""The event log between two processes over a real Redis: wakes, and an outage."""
 
 import asyncio
 import json
@@ -54,14 +54,14 @@ def redis() -> Iterator[OwnRedis]:
 
 
 @pytest.fixture
-def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only wakes can make it in time."""
+def rare_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poll so seldom that only wakes can arrive in time."""
     monkeypatch.setattr(module, "POLL_INTERVAL_SECONDS", 60.0)
     monkeypatch.setattr(channel_layer, "RETRY_SECONDS", 0.05)
 
 
 class Publisher:
-    """Another process, without an event loop of its own."""
+    """A process of its own, without an event loop."""
 
     def __init__(self, layers: dict[str, Any]) -> None:
         database = {
@@ -69,14 +69,14 @@ class Publisher:
         }
         database["OPTIONS"] = {"timeout": 20} if connection.vendor == "sqlite" else {}
         secret = settings.SECRET_KEY
-        told = {
+        variables = {
             "TEST_SECRET": secret,
             "TEST_DATABASE": json.dumps(database, default=str),
             "TEST_LAYERS": json.dumps(layers),
         }
         self._process = subprocess.Popen(
             [sys.executable, "-c", PUBLISHER],
-            env={**os.environ, **told},
+            env={**os.environ, **variables},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -114,14 +114,14 @@ def layers(redis: OwnRedis) -> dict[str, Any]:
 
 
 class RecordingSink(list[int]):
-    """The numbers that arrived."""
+    """Records the numbers that arrived."""
 
     def __call__(self, event: Event) -> None:
         number, _ = event.payload["uri"].removeprefix("test://").split("/")
         self.append(int(number))
 
 
-def feeds_on(executor: LeasingExecutor) -> EventPublisher:
+def build_publisher(executor: LeasingExecutor) -> EventPublisher:
     return EventPublisher(
         executor=executor,
         layer=channel_layer.find_channel_layer("default"),
@@ -129,38 +129,38 @@ def feeds_on(executor: LeasingExecutor) -> EventPublisher:
     )
 
 
-def test_messages_of_a_process_without_a_loop_arrive_in_order(redis: OwnRedis, settings: Any, seldom: None) -> None:
+def test_messages_of_a_process_without_a_loop_arrive_in_order(redis: OwnRedis, settings: Any, rare_polls: None) -> None:
     settings.CHANNEL_LAYERS = layers(redis)
     channel_layers.backends = {}
 
     async def main(executor: LeasingExecutor) -> None:
-        heard = RecordingSink()
-        await feeds_on(executor).get_follower().subscribe("changes:default", heard)
+        received = RecordingSink()
+        await build_publisher(executor).get_follower().subscribe("changes:default", received)
         with publisher(settings.CHANNEL_LAYERS) as other:
             for first in range(0, 100, 10):
                 await asyncio.to_thread(other.publish, *range(first, first + 10))
-            await eventually(lambda: len(heard) == 100)
-        assert heard == list(range(100))
+            await eventually(lambda: len(received) == 100)
+        assert received == list(range(100))
 
     serve(main)
 
 
-def test_what_is_said_last_before_a_process_ends_is_heard(redis: OwnRedis, settings: Any, seldom: None) -> None:
+def test_the_last_event_of_a_process_arrives_after_its_end(redis: OwnRedis, settings: Any, rare_polls: None) -> None:
     settings.CHANNEL_LAYERS = layers(redis)
     channel_layers.backends = {}
 
     async def main(executor: LeasingExecutor) -> None:
-        heard = RecordingSink()
-        await feeds_on(executor).get_follower().subscribe("changes:default", heard)
+        received = RecordingSink()
+        await build_publisher(executor).get_follower().subscribe("changes:default", received)
         other = Publisher(settings.CHANNEL_LAYERS)
         await asyncio.to_thread(other.publish, 1)
         assert await asyncio.to_thread(other.end) == 0
-        await eventually(lambda: heard == [1])
+        await eventually(lambda: received == [1])
 
     serve(main)
 
 
-def test_a_restart_of_redis_delays_and_loses_nothing(
+def test_a_restart_of_redis_delays_events_and_loses_none(
     redis: OwnRedis, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "POLL_INTERVAL_SECONDS", 0.2)
@@ -168,24 +168,24 @@ def test_a_restart_of_redis_delays_and_loses_nothing(
     channel_layers.backends = {}
 
     async def main(executor: LeasingExecutor) -> None:
-        heard = RecordingSink()
-        await feeds_on(executor).get_follower().subscribe("changes:default", heard)
+        received = RecordingSink()
+        await build_publisher(executor).get_follower().subscribe("changes:default", received)
         with publisher(settings.CHANNEL_LAYERS) as other:
             await asyncio.to_thread(other.publish, 0)
-            await eventually(lambda: heard == [0])
+            await eventually(lambda: received == [0])
             await asyncio.to_thread(redis.stop)
             await asyncio.to_thread(other.publish, *range(1, 10))
-            await eventually(lambda: len(heard) == 10)
+            await eventually(lambda: len(received) == 10)
             await asyncio.to_thread(redis.start)
             monkeypatch.setattr(module, "POLL_INTERVAL_SECONDS", 60.0)
-            # The layer joins again by itself, some time later; from then on wakes arrive.
+            # The layer joins again by itself, some time later; wakes arrive from then on.
             number = 10
-            while len(heard) < number:
+            while len(received) < number:
                 number += 1
                 await asyncio.to_thread(other.publish, number - 1)
             number += 1
             await asyncio.to_thread(other.publish, number - 1)
-            await eventually(lambda: len(heard) == number)
-        assert heard == list(range(number))
+            await eventually(lambda: len(received) == number)
+        assert received == list(range(number))
 
     serve(main)

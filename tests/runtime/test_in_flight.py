@@ -1,4 +1,4 @@
-"""The in-flight limit, counted by several threads at once."""
+"""The concurrency limit, counted by several threads at once."""
 
 import random
 import threading
@@ -30,8 +30,8 @@ def test_the_calls_of_a_batch_are_counted_all_or_none() -> None:
     assert counts._counts == {}
 
 
-class Yielding(dict[str, int]):
-    """Lets the other threads run between looking and writing."""
+class YieldingDict(dict[str, int]):
+    """A dictionary that lets other threads run between read and write."""
 
     def get(self, key: str, default: int = 0) -> int:  # type: ignore[override]
         found = super().get(key, default)
@@ -44,10 +44,10 @@ class Yielding(dict[str, int]):
         return found
 
 
-def test_threads_never_have_more_running_than_the_limit_and_leave_nothing_behind() -> None:
+def test_threads_never_exceed_the_limit_and_release_all_calls() -> None:
     limit, threads = 3, 8
     counts, gate = ConcurrencyLimiter(limit), threading.Barrier(threads)
-    counts._counts = Yielding()
+    counts._counts = YieldingDict()
     guard, running, most, refused = threading.Lock(), 0, 0, 0
 
     def work(seed: int) -> None:

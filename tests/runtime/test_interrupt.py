@@ -1,4 +1,4 @@
-"""What becomes of the SQL of a call that is over. Its statements would take a minute: whoever waits for one fails."""
+"""The SQL of a call that is over. Its statements would take a minute: a test that waits for one fails."""
 
 import asyncio
 import logging
@@ -20,11 +20,11 @@ from tests.runtime.serving import (
     Gate,
     Statement,
     eventually,
-    in_flight,
     real_threads,
     run_sql,
     serve,
     sql,
+    start_call,
 )
 
 pytestmark = real_threads
@@ -40,27 +40,27 @@ def interrupters() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "mcp-interrupt"]
 
 
-async def plain(executor: LeasingExecutor, work: Callable[[], Any]) -> Any:
-    """A plain function outside of any call."""
+async def run_plain(executor: LeasingExecutor, work: Callable[[], Any]) -> Any:
+    """Run a plain function outside of any call."""
     return await executor.run(work)
 
 
-async def plain_in_a_call(executor: LeasingExecutor, work: Callable[[], Any]) -> Any:
+async def run_plain_in_a_call(executor: LeasingExecutor, work: Callable[[], Any]) -> Any:
     with executor.context():
         return await executor.run(work)
 
 
-async def orm_in_a_call(executor: LeasingExecutor, work: Callable[[], Any]) -> Any:
+async def run_orm_in_a_call(executor: LeasingExecutor, work: Callable[[], Any]) -> Any:
     with executor.context():
         return await sync_to_async(work)()
 
 
-async def task_in_a_call(executor: LeasingExecutor, work: Callable[[], Any]) -> Any:
+async def run_task_in_a_call(executor: LeasingExecutor, work: Callable[[], Any]) -> Any:
     with executor.context():
         return await asyncio.gather(sync_to_async(work)(), asyncio.Event().wait())
 
 
-KINDS = [plain, plain_in_a_call, orm_in_a_call, task_in_a_call]
+KINDS = [run_plain, run_plain_in_a_call, run_orm_in_a_call, run_task_in_a_call]
 Kind = Callable[[LeasingExecutor, Callable[[], Any]], Awaitable[Any]]
 
 
@@ -69,33 +69,33 @@ def test_the_sql_of_a_cancelled_call_ends_and_frees_its_thread(kind: Kind) -> No
     statement = Statement()
 
     async def main(executor: LeasingExecutor) -> Any:
-        call = in_flight(kind(executor, statement))
+        call = start_call(kind(executor, statement))
         await statement.until_begun()
         await cancel(call)
-        return await in_flight(executor.run(lambda: statement.outcome))
+        return await start_call(executor.run(lambda: statement.outcome))
 
     assert serve(main, threads=1) is OperationalError
     assert interrupters() == []
 
 
-def test_it_ends_however_early_the_cancellation_comes(subtests: pytest.Subtests) -> None:
-    """Before the function has begun, while it connects, before the database has the statement."""
+def test_an_early_cancellation_ends_the_sql(subtests: pytest.Subtests) -> None:
+    """Before the function has begun, during the connect, before the database has the statement."""
     for kind in KINDS:
         with subtests.test(kind=kind):
 
             async def main(executor: LeasingExecutor, kind: Kind = kind) -> str:
                 for turns in range(30):
-                    call = in_flight(kind(executor, lambda: run_sql(sql())))
+                    call = start_call(kind(executor, lambda: run_sql(sql())))
                     for _ in range(turns * turns // 4):
                         await asyncio.sleep(0)
                     await cancel(call)
-                return await in_flight(executor.run(lambda: "free"))
+                return await start_call(executor.run(lambda: "free"))
 
             assert serve(main, threads=1, queue=100) == "free"
 
 
 def test_rows_that_are_still_being_fetched_are_interrupted_too() -> None:
-    """The statement itself has long returned: SQLite finds row after row, PostgreSQL's server-side cursor too."""
+    """The statement itself returned early: SQLite and PostgreSQL's server-side cursor fetch row after row."""
     fetching = threading.Event()
 
     def fetch() -> None:
@@ -111,7 +111,7 @@ def test_rows_that_are_still_being_fetched_are_interrupted_too() -> None:
             cursor.fetchmany(2)
 
     async def main(executor: LeasingExecutor) -> str:
-        call = in_flight(executor.run(fetch))
+        call = start_call(executor.run(fetch))
         assert await asyncio.to_thread(fetching.wait, WAIT_SECONDS)
         await cancel(call)
         return await executor.run(lambda: "free")
@@ -119,7 +119,7 @@ def test_rows_that_are_still_being_fetched_are_interrupted_too() -> None:
     assert serve(main, threads=1) == "free"
 
 
-def test_a_task_that_a_handler_left_behind_is_cancelled_with_its_sql(caplog: Any) -> None:
+def test_a_task_left_behind_by_a_handler_is_cancelled_with_its_sql(caplog: Any) -> None:
     statement = Statement()
 
     async def handler(executor: LeasingExecutor, left: list["asyncio.Task[Any]"]) -> str:
@@ -131,7 +131,7 @@ def test_a_task_that_a_handler_left_behind_is_cancelled_with_its_sql(caplog: Any
 
     async def main(executor: LeasingExecutor) -> tuple[str, list[bool]]:
         left: list[asyncio.Task[Any]] = []
-        answer = await in_flight(handler(executor, left))
+        answer = await start_call(handler(executor, left))
         await asyncio.wait(left)
         await executor.run(lambda: "the thread is back")
         return answer, [task.cancelled() for task in left]
@@ -142,7 +142,7 @@ def test_a_task_that_a_handler_left_behind_is_cancelled_with_its_sql(caplog: Any
     assert "SQL of a finished call was cancelled" in caplog.text
 
 
-def test_nothing_is_interrupted_when_the_call_has_waited_for_all_it_began() -> None:
+def test_nothing_is_interrupted_when_the_call_awaited_all_its_tasks() -> None:
     begun: list[str] = []
 
     async def handler(executor: LeasingExecutor) -> None:
@@ -151,7 +151,7 @@ def test_nothing_is_interrupted_when_the_call_has_waited_for_all_it_began() -> N
 
     async def main(executor: LeasingExecutor) -> None:
         for _ in range(20):
-            await in_flight(handler(executor))
+            await start_call(handler(executor))
             await executor.run(Group.objects.count)
             begun.extend(thread.name for thread in interrupters())
 
@@ -170,7 +170,7 @@ def test_a_function_that_goes_on_is_stopped_at_its_next_statement(gate: Gate, ke
         else:
             outcomes.append(None)
 
-    def stubborn() -> None:
+    def ignore_interruption() -> None:
         with transaction.atomic():
             attempt()
             gate()
@@ -179,7 +179,7 @@ def test_a_function_that_goes_on_is_stopped_at_its_next_statement(gate: Gate, ke
             attempt()
 
     async def main(executor: LeasingExecutor) -> int:
-        call = in_flight(executor.run(stubborn))
+        call = start_call(executor.run(ignore_interruption))
         await gate.until_reached()
         await cancel(call)
         gate.opened.set()
@@ -205,7 +205,7 @@ def test_an_interrupted_connection_is_closed_and_the_next_call_gets_another(kept
 
     async def main(executor: LeasingExecutor) -> tuple[bool, bool]:
         before = await executor.run(raw)
-        call = in_flight(executor.run(statement))
+        call = start_call(executor.run(statement))
         await statement.until_begun()
         await cancel(call)
         after = await executor.run(raw)
@@ -216,22 +216,22 @@ def test_an_interrupted_connection_is_closed_and_the_next_call_gets_another(kept
 
 def test_the_sql_of_other_calls_goes_on(kept_connections: None) -> None:
     victims = [Statement() for _ in range(3)]
-    innocent = Statement(sql(0.5))
+    untouched = Statement(sql(0.5))
 
     async def main(executor: LeasingExecutor) -> Any:
-        call = in_flight(executor.run(innocent))
-        await innocent.until_begun()
-        for victim in victims:
-            doomed = in_flight(executor.run(victim))
-            await victim.until_begun()
+        call = start_call(executor.run(untouched))
+        await untouched.until_begun()
+        for interrupted in victims:
+            doomed = start_call(executor.run(interrupted))
+            await interrupted.until_begun()
             await cancel(doomed)
         await call
-        return innocent.outcome
+        return untouched.outcome
 
     assert serve(main, threads=2, queue=5) == "ran"
 
 
-def test_a_call_that_rests_keeps_what_its_tasks_run_until_it_is_over() -> None:
+def test_the_sql_of_tasks_of_a_waiting_call_runs_until_the_call_is_over() -> None:
     resting = Statement(sql(0.3))
     doomed = Statement()
 
@@ -248,15 +248,15 @@ def test_a_call_that_rests_keeps_what_its_tasks_run_until_it_is_over() -> None:
             assert not left.done()
 
     async def main(executor: LeasingExecutor) -> None:
-        await in_flight(handler(executor))
+        await start_call(handler(executor))
         await doomed.until_ended()
 
     serve(main)
     assert (resting.outcome, doomed.outcome) == ("ran", OperationalError)
 
 
-def test_the_next_call_on_the_thread_is_not_the_one_that_is_interrupted() -> None:
-    """A question ended the lease of the first call; the thread is another call's when the first call ends."""
+def test_the_next_call_on_the_thread_is_not_interrupted() -> None:
+    """A question ended the lease of the first call; another call has the thread when the first call ends."""
     other = Statement(sql(0.3))
 
     async def first(executor: LeasingExecutor) -> None:
@@ -268,9 +268,9 @@ def test_the_next_call_on_the_thread_is_not_the_one_that_is_interrupted() -> Non
             await other.until_begun()
 
     async def main(executor: LeasingExecutor) -> None:
-        call = in_flight(first(executor))
+        call = start_call(first(executor))
         await asyncio.sleep(0)
-        await asyncio.gather(call, in_flight(executor.run(other)))
+        await asyncio.gather(call, start_call(executor.run(other)))
 
     serve(main, threads=1)
     assert other.outcome == "ran"
@@ -280,7 +280,7 @@ def test_without_the_option_sql_runs_to_its_end() -> None:
     statement = Statement(sql(0.3))
 
     async def main(executor: LeasingExecutor) -> Any:
-        call = in_flight(executor.run(statement))
+        call = start_call(executor.run(statement))
         await statement.until_begun()
         await cancel(call)
         return await executor.run(lambda: statement.outcome)
@@ -288,7 +288,7 @@ def test_without_the_option_sql_runs_to_its_end() -> None:
     assert serve(main, threads=1, interrupt=False) == "ran"
 
 
-def test_the_loop_turns_while_sql_is_interrupted(monkeypatch: Any) -> None:
+def test_the_loop_is_not_blocked_while_sql_is_interrupted(monkeypatch: Any) -> None:
     """An unreachable server takes its time to refuse a cancellation."""
     statement, asked, go = Statement(), threading.Event(), threading.Event()
     real = sql_cancellation._interrupt_connection
@@ -301,7 +301,7 @@ def test_the_loop_turns_while_sql_is_interrupted(monkeypatch: Any) -> None:
     monkeypatch.setattr(sql_cancellation, "_interrupt_connection", interrupt_late)
 
     async def main(executor: LeasingExecutor) -> None:
-        call = in_flight(executor.run(statement))
+        call = start_call(executor.run(statement))
         await statement.until_begun()
         await cancel(call)
         await eventually(asked.is_set)  # the interruption hangs, and the loop gets this far
@@ -312,10 +312,10 @@ def test_the_loop_turns_while_sql_is_interrupted(monkeypatch: Any) -> None:
     serve(main, threads=1)
 
 
-def test_a_function_in_python_is_left_to_end_and_its_thread_comes_back(gate: Gate, kept_connections: None) -> None:
+def test_a_python_function_runs_to_its_end_and_its_thread_is_reused(gate: Gate, kept_connections: None) -> None:
     async def main(executor: LeasingExecutor) -> str:
         await executor.run(Group.objects.count)
-        call = in_flight(executor.run(gate))
+        call = start_call(executor.run(gate))
         await gate.until_reached()
         await cancel(call)
         await eventually(interrupters)
@@ -328,10 +328,10 @@ def test_a_function_in_python_is_left_to_end_and_its_thread_comes_back(gate: Gat
 
 
 @pytest.mark.parametrize("kind", ["pool", "returning_pool"])
-def test_a_pooled_connection_of_a_call_that_is_over_is_closed_before_it_is_given_back(
+def test_a_pooled_connection_of_an_ended_call_is_closed_before_its_return(
     gate: Gate, kind: str, request: pytest.FixtureRequest
 ) -> None:
-    """A cancellation may still be on its way to it, and would hit the call that gets it next."""
+    """A cancellation may still be on its way to it, and would hit the next call on it."""
     request.getfixturevalue(kind)
     raws: list[Any] = []
 
@@ -343,7 +343,7 @@ def test_a_pooled_connection_of_a_call_that_is_over_is_closed_before_it_is_given
         raws.append(raws[0].closed)
 
     async def main(executor: LeasingExecutor) -> None:
-        call = in_flight(executor.run(closes))
+        call = start_call(executor.run(closes))
         await gate.until_reached()
         await cancel(call)
         gate.opened.set()
@@ -354,11 +354,11 @@ def test_a_pooled_connection_of_a_call_that_is_over_is_closed_before_it_is_given
 
 
 class TestEngines:
-    """Without a database: what is asked of whose connection."""
+    """Interruptions without a database: which methods are called on which connection."""
 
     @staticmethod
-    def asked(vendor: str, raw: Any) -> bool:
-        """Does a shut gate ask this connection to stop?"""
+    def interrupts(vendor: str, raw: Any) -> bool:
+        """Return True if a closed gate interrupts this connection."""
         sql_cancellation._interrupt_connection(SimpleNamespace(vendor=vendor, connection=raw, alias="default"))  # type: ignore[arg-type]
         return raw.called.is_set()
 
@@ -369,17 +369,17 @@ class TestEngines:
             setattr(raw, name, lambda **kwargs: raw.called.set())
         return raw
 
-    def test_postgresql_and_sqlite_are_asked_to_stop(self, subtests: pytest.Subtests) -> None:
+    def test_postgresql_and_sqlite_are_interrupted(self, subtests: pytest.Subtests) -> None:
         for vendor, method in [("sqlite", "interrupt"), ("postgresql", "cancel_safe"), ("postgresql", "cancel")]:
             with subtests.test(vendor=vendor, method=method):
-                assert self.asked(vendor, self.raw(**{method: ""}))
+                assert self.interrupts(vendor, self.raw(**{method: ""}))
 
-    def test_a_connection_to_postgresql_that_does_nothing_is_left_alone(self) -> None:
+    def test_an_idle_connection_to_postgresql_is_not_interrupted(self) -> None:
         raw = self.raw(cancel_safe="")
         raw.info.transaction_status = 0
-        assert not self.asked("postgresql", raw)
+        assert not self.interrupts("postgresql", raw)
 
-    def test_other_engines_are_not(self, subtests: pytest.Subtests) -> None:
+    def test_other_engines_are_not_interrupted(self, subtests: pytest.Subtests) -> None:
         for vendor in ["mysql", "oracle"]:
             with subtests.test(vendor=vendor):
-                assert not self.asked(vendor, self.raw(interrupt="", cancel="", cancel_safe=""))
+                assert not self.interrupts(vendor, self.raw(interrupt="", cancel="", cancel_safe=""))

@@ -1,4 +1,4 @@
-"""The end of a process: who hears the signal, who is told when, what is waited for and what is ended."""
+"""The shutdown of a process: signals, drain callbacks, calls that it awaits and calls that it aborts."""
 
 import asyncio
 import gc
@@ -25,17 +25,17 @@ LONG = 3600.0
 
 
 class Call:
-    """A call in flight, which lands when told to."""
+    """A call that ends when its gate opens."""
 
     is_call = True
 
     def __init__(self, ends: bool = True) -> None:
         self.gate, self.ended, self.is_answered = asyncio.Event(), "", False
         self.loop = asyncio.get_running_loop()
-        self.task: asyncio.Task[None] | None = self.loop.create_task(self._fly())
+        self.task: asyncio.Task[None] | None = self.loop.create_task(self._wait())
         self._ends = ends
 
-    async def _fly(self) -> None:
+    async def _wait(self) -> None:
         while not self.gate.is_set():
             try:
                 await self.gate.wait()
@@ -52,16 +52,16 @@ class Call:
 
 
 class Process:
-    """A lifecycle, and the handlers of a server that notes what it is told."""
+    """A lifecycle, and the handlers of a server that records its signals."""
 
     def __init__(self, grace: float = LONG) -> None:
-        self.told: list[int] = []
+        self.received: list[int] = []
         self.closed: list[Any] = []
         self.finish = asyncio.Event()
         self.lifecycle = Lifecycle(grace_seconds=grace, close_threads=self.closed.append)
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        self.told.append(number)
+        self.received.append(number)
         self.finish.set()
 
     def serve(self, main: Callable[[], Awaitable[Any]]) -> Any:
@@ -85,7 +85,7 @@ class Process:
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """Put the signal handlers back."""
+    """Restore the signal handlers."""
     before = {number: signal.getsignal(number) for number in BOTH}
     yield
     for number, handler in before.items():
@@ -97,7 +97,7 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-def test_the_server_is_told_when_the_calls_are_done() -> None:
+def test_the_server_receives_the_signal_after_the_calls() -> None:
     process = Process()
 
     async def main() -> None:
@@ -105,17 +105,21 @@ def test_the_server_is_told_when_the_calls_are_done() -> None:
         signal.raise_signal(signal.SIGTERM)
         await turns()
         assert process.lifecycle.is_draining()
-        assert (process.told, call.ended) == ([], "")
+        assert (process.received, call.ended) == ([], "")
         call.gate.set()
         await process.finish.wait()
-        assert (process.told, call.ended) == ([signal.SIGTERM], "landed")
+        assert (process.received, call.ended) == ([signal.SIGTERM], "landed")
         assert process.closed == [asyncio.get_running_loop()]
 
     process.serve(main)
 
 
-@pytest.mark.parametrize(("beside", "said"), [(False, []), (True, ["Shutting down: 1 calls have 3600 seconds to end"])])
-def test_streams_are_no_calls_in_the_log(beside: bool, said: list[str], caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("beside", "log_lines"), [(False, []), (True, ["Shutting down: 1 calls have 3600 seconds to end"])]
+)
+def test_the_log_does_not_count_streams_as_calls(
+    beside: bool, log_lines: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     process = Process()
 
     async def main() -> None:
@@ -130,11 +134,11 @@ def test_streams_are_no_calls_in_the_log(beside: bool, said: list[str], caplog: 
 
     with caplog.at_level("INFO", "mcp_django.lifecycle"):
         process.serve(main)
-    assert caplog.messages == said
+    assert caplog.messages == log_lines
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_a_server_is_told_later_while_something_is_open_that_it_would_cut(closed: bool) -> None:
+def test_the_signal_is_delayed_while_calls_are_open(closed: bool) -> None:
     process = Process()
 
     async def main() -> None:
@@ -146,24 +150,24 @@ def test_a_server_is_told_later_while_something_is_open_that_it_would_cut(closed
         signal.raise_signal(signal.SIGTERM)
         await turns()
         assert process.lifecycle.is_draining()
-        assert process.told == ([signal.SIGTERM] if closed else [])
+        assert process.received == ([signal.SIGTERM] if closed else [])
         call.gate.set()
         await process.finish.wait()
-        assert process.told == [signal.SIGTERM]
+        assert process.received == [signal.SIGTERM]
         assert process.closed == []  # that is for lifespan.shutdown
         await process.lifecycle.shutdown()
 
     process.serve(main)
 
 
-def test_a_server_that_will_say_lifespan_shutdown_is_told_at_once() -> None:
+def test_a_server_with_lifespan_shutdown_receives_the_signal_at_once() -> None:
     process = Process()
 
     async def main() -> None:
         await process.lifecycle.startup(())
         call = process.start()
         signal.raise_signal(signal.SIGTERM)
-        assert process.told == [signal.SIGTERM]
+        assert process.received == [signal.SIGTERM]
         assert process.lifecycle.is_draining()
         await turns()
         assert call.ended == ""
@@ -181,9 +185,9 @@ def test_a_second_signal_reaches_the_server_at_once(second: signal.Signals) -> N
     async def main() -> None:
         call = process.start()
         signal.raise_signal(signal.SIGINT)
-        assert process.told == []
+        assert process.received == []
         signal.raise_signal(second)
-        assert process.told == [second]
+        assert process.received == [second]
         call.gate.set()
 
     process.serve(main)
@@ -193,11 +197,11 @@ def test_a_handler_of_the_loop_is_called_too() -> None:
     process = Process()
 
     async def main() -> None:
-        heard = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, heard.set)
+        called = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, called.set)
         call = process.start()
         signal.raise_signal(signal.SIGTERM)
-        await heard.wait()
+        await called.wait()
         assert process.lifecycle.is_draining()
         call.gate.set()
 
@@ -205,7 +209,7 @@ def test_a_handler_of_the_loop_is_called_too() -> None:
 
 
 @pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
-def test_a_process_that_has_no_handler_for_sigterm_keeps_what_it_has(before: signal.Handlers) -> None:
+def test_a_process_without_a_handler_for_sigterm_keeps_its_default(before: signal.Handlers) -> None:
     process = Process()
 
     async def main() -> None:
@@ -218,7 +222,7 @@ def test_a_process_that_has_no_handler_for_sigterm_keeps_what_it_has(before: sig
     process.serve(main)
 
 
-def test_control_c_keeps_its_python_meaning_where_the_server_has_none_for_it() -> None:
+def test_sigint_raises_keyboard_interrupt_without_a_handler_of_the_server() -> None:
     process = Process()
 
     async def main() -> None:
@@ -247,7 +251,7 @@ def test_handlers_are_chained_once_however_many_calls_and_loops_there_are() -> N
     process.serve(main)
 
 
-def test_another_thread_chains_nothing() -> None:
+def test_another_thread_chains_no_handler() -> None:
     process = Process()
 
     async def elsewhere() -> None:
@@ -264,15 +268,15 @@ def test_another_thread_chains_nothing() -> None:
 
 def test_every_loop_of_the_process_drains() -> None:
     process = Process()
-    ready, heard = threading.Event(), threading.Event()
+    ready, called = threading.Event(), threading.Event()
 
     async def elsewhere() -> None:
-        told = asyncio.Event()
-        process.lifecycle.add_drain_callback(told.set)
+        received = asyncio.Event()
+        process.lifecycle.add_drain_callback(received.set)
         ready.set()
-        await told.wait()
+        await received.wait()
         assert process.lifecycle.is_draining()
-        heard.set()
+        called.set()
 
     async def main() -> None:
         process.start().gate.set()
@@ -283,10 +287,10 @@ def test_every_loop_of_the_process_drains() -> None:
         await process.finish.wait()
 
     process.serve(main)
-    assert heard.is_set()
+    assert called.is_set()
 
 
-def test_what_outlasts_the_grace_is_ended_and_the_server_told(clock: Clock) -> None:
+def test_calls_beyond_the_grace_are_aborted_and_the_server_receives_the_signal(clock: Clock) -> None:
     process = Process(grace=30)
 
     async def main() -> None:
@@ -300,7 +304,7 @@ def test_what_outlasts_the_grace_is_ended_and_the_server_told(clock: Clock) -> N
     process.serve(main)
 
 
-def test_a_call_that_cannot_be_ended_does_not_stop_the_process(clock: Clock) -> None:
+def test_a_call_that_cannot_be_aborted_does_not_block_the_shutdown(clock: Clock) -> None:
     process = Process(grace=0)
 
     async def main() -> None:
@@ -314,7 +318,7 @@ def test_a_call_that_cannot_be_ended_does_not_stop_the_process(clock: Clock) -> 
     process.serve(main)
 
 
-def test_lifespans_are_left_after_the_calls_and_before_the_server_is_told() -> None:
+def test_lifespans_exit_after_the_calls_and_before_the_signal() -> None:
     process, log = Process(), Log()
     server = make_server(lifespan=log.lifespan())
     process.lifecycle.add_server(server)
@@ -332,7 +336,7 @@ def test_lifespans_are_left_after_the_calls_and_before_the_server_is_told() -> N
     process.serve(main)
 
 
-def test_lifespan_shutdown_waits_for_calls_that_lost_their_client_and_ends_them_after_the_grace(clock: Clock) -> None:
+def test_lifespan_shutdown_waits_for_disconnected_calls_and_aborts_them_after_the_grace(clock: Clock) -> None:
     process = Process(grace=30)
 
     async def main() -> None:
@@ -349,31 +353,31 @@ def test_lifespan_shutdown_waits_for_calls_that_lost_their_client_and_ends_them_
     process.serve(main)
 
 
-async def test_streams_are_told_once_when_draining_begins() -> None:
-    process, told = Process(), []
-    taken_back = process.lifecycle.add_drain_callback(lambda: told.append("taken back"))
-    process.lifecycle.add_drain_callback(lambda: told.append("first"))
+async def test_drain_callbacks_run_once_when_draining_begins() -> None:
+    process, received = Process(), []
+    taken_back = process.lifecycle.add_drain_callback(lambda: received.append("taken back"))
+    process.lifecycle.add_drain_callback(lambda: received.append("first"))
     taken_back()
     await process.lifecycle.shutdown()
-    assert told == ["first"]
-    process.lifecycle.add_drain_callback(lambda: told.append("late"))()
-    assert told == ["first", "late"]
+    assert received == ["first"]
+    process.lifecycle.add_drain_callback(lambda: received.append("late"))()
+    assert received == ["first", "late"]
 
 
-async def test_a_stream_that_cannot_be_told_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    process, told = Process(), []
+async def test_a_failing_drain_callback_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    process, received = Process(), []
 
     def fail() -> None:
         raise RuntimeError("the stream is broken")
 
     process.lifecycle.add_drain_callback(fail)
-    process.lifecycle.add_drain_callback(lambda: told.append("other"))
+    process.lifecycle.add_drain_callback(lambda: received.append("other"))
     await process.lifecycle.shutdown()
-    assert told == ["other"]
+    assert received == ["other"]
     assert "the stream is broken" in caplog.text
 
 
-async def test_a_loop_may_serve_again_after_it_was_drained() -> None:
+async def test_a_drained_loop_may_serve_again() -> None:
     process = Process()
     for _ in range(2):
         await process.lifecycle.startup(())
@@ -382,7 +386,7 @@ async def test_a_loop_may_serve_again_after_it_was_drained() -> None:
         assert process.lifecycle.is_draining()
 
 
-def test_another_loop_is_not_draining_because_one_was() -> None:
+def test_a_drained_loop_does_not_drain_another() -> None:
     process = Process()
     process.serve(process.lifecycle.shutdown)
 
@@ -394,7 +398,7 @@ def test_another_loop_is_not_draining_because_one_was() -> None:
 
 
 @pytest.mark.parametrize("scoped", [True, False])
-def test_a_loop_that_is_over_is_not_kept(scoped: bool) -> None:
+def test_a_closed_loop_is_not_referenced(scoped: bool) -> None:
     process = Process()
 
     async def main() -> weakref.ref[asyncio.AbstractEventLoop]:
@@ -410,7 +414,7 @@ def test_a_loop_that_is_over_is_not_kept(scoped: bool) -> None:
             await process.lifecycle.shutdown()
         await process.finish.wait()
         process.closed.clear()
-        process.finish = asyncio.Event()  # the old one knows the loop, too
+        process.finish = asyncio.Event()  # the old handler calls the loop, too
         return weakref.ref(asyncio.get_running_loop())
 
     loop = process.serve(main)
@@ -418,7 +422,7 @@ def test_a_loop_that_is_over_is_not_kept(scoped: bool) -> None:
     assert loop() is None
 
 
-async def test_lifespans_that_were_entered_are_left_when_another_fails() -> None:
+async def test_entered_lifespans_are_exited_when_another_fails() -> None:
     process, log = Process(), Log()
     good, bad = make_server(lifespan=log.lifespan()), make_server(lifespan=broken, alias="shop")
     for server in (good, bad):

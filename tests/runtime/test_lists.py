@@ -22,7 +22,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def known(row: Row) -> ServerSession:
-    """The session as one process knows it."""
+    """Return the session as one process has it."""
     return ServerSession(
         key="k", owner="ada", revision=LATEST_HANDSHAKE, client_info={}, client_capabilities={}, pk=row.pk
     )
@@ -43,16 +43,14 @@ def row() -> Row:
     return row
 
 
-async def test_processes_remember_together(row: Row) -> None:
+async def test_processes_share_the_digests(row: Row) -> None:
     here, there = DatabaseListDigestStore(LeasingExecutor()), DatabaseListDigestStore(LeasingExecutor())
     await written(here, known(row), tools="a")
     await written(there, known(row), prompts="b")
     assert await here.load(known(row)) == {"tools": "a", "prompts": "b"}
 
 
-async def test_lists_that_are_asked_for_together_are_written_together(
-    row: Row, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lists_of_one_moment_are_written_in_one_query(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     merges: list[Any] = []
     merge = module._merge_digests
     monkeypatch.setattr(module, "_merge_digests", lambda pk, lists: (merges.append(lists), merge(pk, lists)))
@@ -63,14 +61,14 @@ async def test_lists_that_are_asked_for_together_are_written_together(
     assert merges == [{"tools": "a", "prompts": "b"}]
 
 
-def test_what_is_there_is_not_written_again(row: Row) -> None:
+def test_unchanged_digests_are_not_written_again(row: Row) -> None:
     module._merge_digests(row.pk, {"tools": "a"})
     with CaptureQueriesContext(connection) as statements:
         module._merge_digests(row.pk, {"tools": "a"})
     assert [statement["sql"].split()[0] for statement in statements.captured_queries] == ["SELECT"]
 
 
-def test_a_session_that_is_over_remembers_nothing(row: Row) -> None:
+def test_an_ended_session_stores_no_digests(row: Row) -> None:
     Row.objects.filter(pk=row.pk).update(terminated_at=timezone.now())
     module._merge_digests(row.pk, {"tools": "a"})
     assert module._read_digests(row.pk) == {}

@@ -20,7 +20,7 @@ from tests.server.client import STATELESS, PipelineClient, make_server, ports
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryMetricReader]:
-    """A meter provider is set up."""
+    """Set up a meter provider."""
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     monkeypatch.setattr(metrics, "get_meter_provider", lambda: provider)

@@ -1,4 +1,4 @@
-"""The log line of a call, and the receivers of its signals: on real threads, with rows, however the call ends."""
+"""The log line of a call and the receivers of its signals, on real threads, however the call ends."""
 
 import asyncio
 import contextlib
@@ -96,7 +96,7 @@ class Site:
             self.opened.wait(WAIT_SECONDS)
 
     def call(self, name: str, version: str = STATELESS, **arguments: Any) -> "asyncio.Task[Any]":
-        """A call as the runtime starts it: a task in a clean context."""
+        """Start the call as the runtime does: as a task in a clean context."""
         call = PipelineClient(self.server, version=version).call(name, **arguments)
         return asyncio.Task(call, loop=asyncio.get_running_loop(), context=contextvars.Context())
 
@@ -118,8 +118,8 @@ def serve(main: Callable[[Site], Awaitable[None]], *, threads: int = 2, queue: i
 
 
 @contextlib.contextmanager
-def listening(signal: Signal, receiver: Callable[..., Any]) -> Iterator[None]:
-    """In the block, `receiver` is told."""
+def connected(signal: Signal, receiver: Callable[..., Any]) -> Iterator[None]:
+    """Connect `receiver` in the block."""
     signal.connect(receiver)
     try:
         yield
@@ -127,13 +127,13 @@ def listening(signal: Signal, receiver: Callable[..., Any]) -> Iterator[None]:
         signal.disconnect(receiver)
 
 
-def audit(call: Call, outcome: str, **kwargs: Any) -> None:
-    """A plain receiver that writes a row."""
+def write_row(call: Call, outcome: str, **kwargs: Any) -> None:
+    """Write a row as a plain receiver."""
     Book.objects.create(title=f"{call.params['name']} {outcome}")
 
 
-async def aaudit(call: Call, outcome: str, **kwargs: Any) -> None:
-    """The same, async."""
+async def awrite_row(call: Call, outcome: str, **kwargs: Any) -> None:
+    """Write a row as an async receiver."""
     await Book.objects.acreate(title=f"{call.params['name']} {outcome}")
 
 
@@ -162,7 +162,7 @@ def _titles() -> list[str]:
         connection.close()
 
 
-receivers = pytest.mark.parametrize("receiver", [audit, aaudit], ids=["plain", "async"])
+receivers = pytest.mark.parametrize("receiver", [write_row, awrite_row], ids=["plain", "async"])
 
 
 @real_threads
@@ -179,7 +179,7 @@ def test_a_receiver_can_write_a_row_before_the_answer(subtests: pytest.Subtests,
                 ("fail", {"how": "overloaded"}, "overloaded"),
                 ("slow", {}, "timeout"),
                 ("slow_in_a_thread", {}, "timeout"),
-                # What a receiver writes outlives the transaction of the call.
+                # A row of a receiver outlives the transaction of the call.
                 ("write_and_fail", {}, "bug"),
                 ("awrite_and_fail", {}, "bug"),
             ]:
@@ -191,7 +191,7 @@ def test_a_receiver_can_write_a_row_before_the_answer(subtests: pytest.Subtests,
                         await calling
                     assert await take_rows() == [f"{name} {outcome}"]
 
-    with listening(call_finished, receiver):
+    with connected(call_finished, receiver):
         serve(main, threads=4)
 
 
@@ -207,10 +207,10 @@ def test_a_receiver_can_write_a_row_for_a_call_that_was_cancelled(receiver: Any,
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            # The row is there while a plain handler is still in its thread.
+            # The row exists while a plain handler still occupies its thread.
             assert await take_rows() == [f"{name} cancelled"]
 
-    with listening(call_finished, receiver):
+    with connected(call_finished, receiver):
         serve(main, threads=4)
 
 
@@ -221,7 +221,7 @@ def test_one_thread_is_enough_for_a_call_and_its_receivers(receiver: Any) -> Non
         await site.call("count")
         assert await rows() == ["count ok"]
 
-    with listening(call_started, lambda **_: Book.objects.count()), listening(call_finished, receiver):
+    with connected(call_started, lambda **_: Book.objects.count()), connected(call_finished, receiver):
         serve(main, threads=1)
 
 
@@ -237,11 +237,11 @@ def test_plain_receivers_do_not_run_on_the_loop() -> None:
         assert len(threads) == 2
         assert threading.current_thread() not in threads
 
-    with listening(call_started, note), listening(call_finished, note):
+    with connected(call_started, note), connected(call_finished, note):
         serve(main)
 
 
-def test_what_receivers_are_told() -> None:
+def test_receivers_get_the_call_and_its_outcome() -> None:
     told: list[tuple[str, dict[str, Any]]] = []
 
     async def started(**given: Any) -> None:
@@ -269,11 +269,11 @@ def test_what_receivers_are_told() -> None:
         assert told[1][1]["error"] is caught.value
         assert told[1][1]["reference"] is None
 
-    with listening(call_started, started), listening(call_finished, finished):
+    with connected(call_started, started), connected(call_finished, finished):
         serve(main)
 
 
-def test_calls_that_are_answered_at_once_are_told_too() -> None:
+def test_receivers_are_called_for_calls_that_answer_at_once() -> None:
     told: list[str] = []
 
     async def note(call: Call, **given: Any) -> None:
@@ -283,12 +283,12 @@ def test_calls_that_are_answered_at_once_are_told_too() -> None:
         await PipelineClient(site.server, version=HANDSHAKE).request("ping")
         await PipelineClient(site.server).request("tools/list")
 
-    with listening(call_started, note), listening(call_finished, note):
+    with connected(call_started, note), connected(call_finished, note):
         serve(main)
     assert told == ["ping started", "ping ok", "tools/list started", "tools/list ok"]
 
 
-def test_a_receiver_that_fails_fails_nothing_else(subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_receiver_affects_nothing_else(subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture) -> None:
     told: list[Any] = []
     problems: list[BaseException] = []
 
@@ -316,10 +316,10 @@ def test_a_receiver_that_fails_fails_nothing_else(subtests: pytest.Subtests, cap
                 problems.append(problem)
                 told.clear()
                 caplog.clear()
-                with listening(signal, fail if plain else afail), listening(signal, note):
+                with connected(signal, fail if plain else afail), connected(signal, note):
                     serve(main)
                 if isinstance(problem, Exception) or django.VERSION < (6, 1):
-                    # After a plain receiver's cancellation newer versions pass over other async receivers. They swallow
+                    # After the cancellation of a plain receiver newer versions skip other async receivers. They swallow
                     # that of an async one.
                     assert told
                     assert [record.levelname for record in caplog.records if record.exc_info] == ["ERROR"]
@@ -351,7 +351,7 @@ def test_a_call_waits_for_its_receivers_in_bounded_time(
         finally:
             opened.set()
 
-    with listening(signal, hang if plain else ahang):
+    with connected(signal, hang if plain else ahang):
         serve(main)
     assert f"timed out after {module.RECEIVER_TIMEOUT_SECONDS:g} s" in caplog.text
 
@@ -377,11 +377,11 @@ def test_receivers_finish_although_the_call_does_not_wait_for_them() -> None:
         await asyncio.gather(*module._running_tasks)
         assert told == ["cancelled"]
 
-    with listening(call_finished, slowly):
+    with connected(call_finished, slowly):
         serve(main)
 
 
-def test_a_call_that_is_cancelled_while_its_start_is_told_finishes_after_it() -> None:
+def test_a_call_cancelled_during_its_start_signal_finishes_after_it() -> None:
     gate, reached, told = asyncio.Event(), asyncio.Event(), list[str]()
 
     async def started(**kwargs: Any) -> None:
@@ -402,17 +402,17 @@ def test_a_call_that_is_cancelled_while_its_start_is_told_finishes_after_it() ->
             await task
         assert told == ["started", "cancelled"]
 
-    with listening(call_started, started), listening(call_finished, finished):
+    with connected(call_started, started), connected(call_finished, finished):
         serve(main)
 
 
 @real_threads
 @receivers
-def test_a_call_that_was_done_is_told_however_many_wait_for_a_thread(receiver: Any) -> None:
+def test_a_finished_call_is_signalled_though_many_wait_for_a_thread(receiver: Any) -> None:
     async def main(site: Site) -> None:
         stuck = site.call("wait_in_a_thread")
         await site.until_reached()
-        with listening(call_finished, receiver):
+        with connected(call_finished, receiver):
             done = site.call("add", a=1, b=2)
             [(_, pool)] = site.executor._pools.items()
             while not (pool.waiting or done.done()):
@@ -430,7 +430,7 @@ def test_a_refusal_does_not_wait_for_receivers_that_find_no_thread(caplog: pytes
     async def main(site: Site) -> None:
         stuck = site.call("wait_in_a_thread")
         await site.until_reached()
-        with listening(call_finished, audit):
+        with connected(call_finished, write_row):
             with pytest.raises(Overloaded):
                 await site.call("wait_in_a_thread")
             assert await rows() == []
@@ -442,7 +442,7 @@ def test_a_refusal_does_not_wait_for_receivers_that_find_no_thread(caplog: pytes
     assert "Traceback" not in caplog.text
 
 
-def test_without_receivers_nobody_attends() -> None:
+def test_without_receivers_calls_are_not_observed() -> None:
     assert not call_started.receivers
     assert not call_finished.receivers
 
@@ -453,7 +453,7 @@ def test_without_receivers_nobody_attends() -> None:
 
 
 class Lines(logging.Handler):
-    """What is written on `mcp_django.calls`."""
+    """Collects the lines of `mcp_django.calls`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -522,7 +522,7 @@ def test_a_cancelled_call_is_one_line(lines: Lines) -> None:
     assert (record.levelname, line.split(" in ")[0]) == ("INFO", "tools/call wait: cancelled")
 
 
-def test_a_round_with_questions_is_one_line(lines: Lines) -> None:
+def test_a_round_with_input_requests_is_one_line(lines: Lines) -> None:
     async def main(site: Site) -> None:
         await site.call("ask")
 
@@ -575,7 +575,7 @@ def test_the_line_of_a_bug_has_its_reference(lines: Lines, caplog: pytest.LogCap
     assert f"Reference {reference}" in caplog.text
 
 
-def test_what_a_client_says_cannot_forge_a_line(subtests: pytest.Subtests, lines: Lines) -> None:
+def test_client_text_cannot_forge_a_log_line(subtests: pytest.Subtests, lines: Lines) -> None:
     for name in [
         "add: ok in 1.0 ms, server=default\n2026-01-01 ERROR forged",
         "x\r\x1b[2J\x00",
@@ -629,7 +629,7 @@ def test_a_notification_has_a_line_for_debugging_only(lines: Lines) -> None:
     assert line.startswith("notifications/initialized: ok in ")
 
 
-def test_bugs_and_limits_have_their_line_where_info_is_off(lines: Lines) -> None:
+def test_bugs_and_limits_are_logged_though_info_is_off(lines: Lines) -> None:
     logging.getLogger("mcp_django.calls").setLevel(logging.WARNING)
 
     async def main(site: Site) -> None:

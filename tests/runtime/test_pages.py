@@ -1,4 +1,4 @@
-"""Coming back from a page, on another worker than the one that waits."""
+"""The return from a page, on another worker than the one that waits."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from tests.support.clock import Clock
 
 
 def worker(executor: LeasingExecutor, *secrets: str) -> tuple[SealedElicitationPages, EventPublisher]:
-    """The pages of one process, which hears of others by the log alone."""
+    """Build the pages of one process, which learns of others from the log alone."""
     feeds = EventPublisher(executor=executor, layer=None, retention_seconds=600)
     return SealedElicitationPages(secrets or ["key"], executor=executor, publisher=feeds), feeds
 
@@ -27,7 +27,7 @@ def visit(id: str) -> PageVisit:
 
 
 @real_threads
-def test_the_worker_that_waits_hears_of_it_from_another(clock: Clock) -> None:
+def test_a_return_on_another_worker_ends_the_wait(clock: Clock) -> None:
     async def main(executor: LeasingExecutor) -> None:
         (here, feeds), (there, _) = worker(executor), worker(executor)
         waiting = asyncio.create_task(here.wait_for_return("a", timeout=1e9))
@@ -43,7 +43,7 @@ def test_the_worker_that_waits_hears_of_it_from_another(clock: Clock) -> None:
 
 
 @real_threads
-def test_of_two_who_end_a_visit_at_once_one_does() -> None:
+def test_of_concurrent_ends_of_a_visit_one_succeeds() -> None:
     async def main(executor: LeasingExecutor) -> None:
         pages, _ = worker(executor)
         ended = await asyncio.gather(*(executor.run(pages.mark_finished, visit("a")) for _ in range(8)))
@@ -53,7 +53,7 @@ def test_of_two_who_end_a_visit_at_once_one_does() -> None:
 
 
 @real_threads
-def test_whoever_stops_waiting_leaves_nothing_behind() -> None:
+def test_a_cancelled_wait_leaves_nothing_behind() -> None:
     async def main(executor: LeasingExecutor) -> None:
         pages, feeds = worker(executor)
         waiting = asyncio.create_task(pages.wait_for_return("a", timeout=60))
@@ -83,7 +83,7 @@ def fail_to_append(self: EventLog, drafts: Any) -> Any:
 
 
 @pytest.mark.django_db
-def test_a_visit_is_remembered_for_longer_than_its_link_is_good() -> None:
+def test_a_visit_is_kept_longer_than_its_link_is_valid() -> None:
     pages, _ = worker(LeasingExecutor())
     ends = visit("a")
     pages.mark_finished(ends)

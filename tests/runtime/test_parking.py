@@ -1,4 +1,4 @@
-"""Plain functions that wait for somebody: many wait, few run."""
+"""Plain functions in a blocking wait: many wait, few run."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.runtime.threads.pool import ThreadPool
 from mcp_django.server.ports import Overloaded
-from tests.runtime.serving import eventually, in_flight, real_threads, serve
+from tests.runtime.serving import eventually, real_threads, serve, start_call
 from tests.testapp.models import Book
 
 MANY = 40
@@ -57,10 +57,10 @@ class WaitingFunctions:
 
 
 @real_threads
-def test_forty_functions_wait_on_four_threads_and_others_go_on() -> None:
+def test_forty_functions_wait_on_four_threads_and_others_run() -> None:
     async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
-        calls = [in_flight(functions.call()) for _ in range(MANY)]
+        calls = [start_call(functions.call()) for _ in range(MANY)]
         await eventually(lambda: functions.waiting == MANY)
         for _ in range(10):
             assert await executor.run(Book.objects.count) == 0
@@ -75,10 +75,10 @@ def test_forty_functions_wait_on_four_threads_and_others_go_on() -> None:
 
 
 @real_threads
-def test_who_waits_holds_no_connection() -> None:
+def test_a_waiting_function_holds_no_connection() -> None:
     async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
-        calls = [in_flight(functions.call()) for _ in range(3)]
+        calls = [start_call(functions.call()) for _ in range(3)]
         await eventually(lambda: functions.waiting == 3)
         opened = [c for thread in functions.pool().blocked for c in thread.guard.connections.values()]
         assert len(opened) == 3
@@ -90,13 +90,13 @@ def test_who_waits_holds_no_connection() -> None:
 
 
 @real_threads
-def test_one_too_many_is_refused_at_once_and_the_others_are_left_alone() -> None:
+def test_one_wait_too_many_is_refused_at_once_and_the_others_go_on() -> None:
     async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
-        calls = [in_flight(functions.call()) for _ in range(2)]
+        calls = [start_call(functions.call()) for _ in range(2)]
         await eventually(lambda: functions.waiting == 2)
         with pytest.raises(Overloaded, match="Too many threads are waiting"):
-            await in_flight(functions.call())
+            await start_call(functions.call())
         assert await executor.run(Book.objects.count) == 0
         functions.answered.set()
         assert await asyncio.gather(*calls) == [0, 0]
@@ -105,10 +105,10 @@ def test_one_too_many_is_refused_at_once_and_the_others_are_left_alone() -> None
 
 
 @real_threads
-def test_a_call_that_is_cancelled_while_it_waits_leaves_its_place_to_others() -> None:
+def test_a_call_cancelled_during_its_wait_frees_its_place() -> None:
     async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
-        call = in_flight(functions.call())
+        call = start_call(functions.call())
         await eventually(lambda: functions.waiting == 1)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -123,7 +123,7 @@ def test_a_call_that_is_cancelled_while_it_waits_leaves_its_place_to_others() ->
 
 
 @real_threads
-def test_what_is_done_in_the_middle_of_a_wait_takes_a_place() -> None:
+def test_work_in_the_middle_of_a_wait_takes_a_place() -> None:
     async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
         seen: list[Any] = []
@@ -145,7 +145,7 @@ def test_what_is_done_in_the_middle_of_a_wait_takes_a_place() -> None:
             with executor.context():
                 return await executor.run(handler)
 
-        waiting = in_flight(call())
+        waiting = start_call(call())
         await eventually(lambda: functions.waiting == 1)
         assert not functions.pool().busy
         functions.answered.set()
@@ -156,19 +156,19 @@ def test_what_is_done_in_the_middle_of_a_wait_takes_a_place() -> None:
     serve(main, threads=1)
 
 
-def test_attending_outside_of_a_wait_is_running() -> None:
+def test_resuming_outside_of_a_wait_runs_the_function() -> None:
     async def main(executor: LeasingExecutor) -> int:
         return await executor.run_during_wait(lambda: 5)
 
     assert serve(main) == 5
 
 
-def test_elsewhere_than_on_a_thread_there_is_nothing_to_give_up() -> None:
+def test_a_wait_outside_of_a_pool_thread_frees_no_place() -> None:
     with LeasingExecutor().blocking_wait():
         pass
 
 
-def test_who_wants_to_go_on_when_the_threads_end_may_do_so() -> None:
+def test_a_waiting_function_may_go_on_when_the_threads_end() -> None:
     async def main(executor: LeasingExecutor) -> None:
         functions = WaitingFunctions(executor)
 
@@ -178,7 +178,7 @@ def test_who_wants_to_go_on_when_the_threads_end_may_do_so() -> None:
             return 1
 
         functions.handler = wait  # type: ignore[method-assign]
-        call = in_flight(functions.call())
+        call = start_call(functions.call())
         await eventually(lambda: functions.waiting == 1)
         executor.close(timeout=0)
         functions.answered.set()

@@ -19,14 +19,14 @@ from tests.support.clock import Clock
 from .channel_layer import FakeLayer
 from .serving import eventually, real_threads, serve
 
-NOBODY = frozenset[str]()
+NO_SCOPES = frozenset[str]()
 
 
 class Stream:
-    """What messages come in at."""
+    """Receives messages."""
 
-    def __init__(self, fate: DeliveryStatus = DeliveryStatus.TAKEN) -> None:
-        self.fate, self.taken = fate, list[bytes]()
+    def __init__(self, status: DeliveryStatus = DeliveryStatus.TAKEN) -> None:
+        self.status, self.taken = status, list[bytes]()
         self.scopes = list[frozenset[str]]()
         self.opened = asyncio.Event()
         self.opened.set()
@@ -35,11 +35,11 @@ class Stream:
         await self.opened.wait()
         self.taken.append(body)
         self.scopes.append(scopes)
-        return self.fate
+        return self.status
 
 
 class Process:
-    """One worker, as far as POSTs need it."""
+    """One worker, with the parts that POSTs need."""
 
     def __init__(self, executor: LeasingExecutor, layer: FakeLayer | None) -> None:
         self.feeds = EventPublisher(executor=executor, layer=layer, retention_seconds=600.0)
@@ -64,7 +64,7 @@ def workers(main: Callable[[Process, Process], Awaitable[Any]], layer: FakeLayer
 async def post_in_vain(
     gets: Process, name: str, clock: Clock, is_reached: Callable[[], object] = lambda: True
 ) -> DeliveryStatus:
-    """Post a message, and once it is in the log let the time pass in which it should be answered."""
+    """Post a message, and after it is in the log let the time for its answer pass."""
     written, publish = asyncio.Event(), gets.feeds.publish
 
     async def publish_and_note(*drafts: Any) -> Any:
@@ -74,7 +74,7 @@ async def post_in_vain(
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gets.feeds, "publish", publish_and_note)
-        posting = asyncio.create_task(gets.posts.post(name, b"{}", NOBODY))
+        posting = asyncio.create_task(gets.posts.post(name, b"{}", NO_SCOPES))
         await written.wait()
     await eventually(is_reached)
     await clock.advance(sse_messages.ANSWER_TIMEOUT_SECONDS)
@@ -82,7 +82,7 @@ async def post_in_vain(
 
 
 @real_threads
-def test_a_message_comes_to_the_worker_that_has_the_stream(clock: Clock) -> None:
+def test_a_message_reaches_the_worker_that_has_the_stream(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         name = await holds.posts.add(stream)
@@ -93,12 +93,12 @@ def test_a_message_comes_to_the_worker_that_has_the_stream(clock: Clock) -> None
 
 
 @real_threads
-def test_without_a_layer_it_comes_a_little_later(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse_messages, "ANSWER_TIMEOUT_SECONDS", 1e9)  # so many looks at the log as the threads need
+def test_without_a_layer_it_arrives_a_little_later(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse_messages, "ANSWER_TIMEOUT_SECONDS", 1e9)  # as many polls of the log as the threads need
 
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
-        posting = asyncio.create_task(gets.posts.post(await holds.posts.add(stream), b"{}", NOBODY))
+        posting = asyncio.create_task(gets.posts.post(await holds.posts.add(stream), b"{}", NO_SCOPES))
         await clock.advance_until(posting.done)
         assert (await posting, stream.taken) == (DeliveryStatus.TAKEN, [b"{}"])
 
@@ -110,9 +110,9 @@ def test_on_one_worker_nothing_is_written() -> None:
     async def main(holds: Process, _: Process) -> None:
         stream = Stream()
         name = await holds.posts.add(stream)
-        assert await holds.posts.post(name, b"{}", NOBODY) is DeliveryStatus.TAKEN
+        assert await holds.posts.post(name, b"{}", NO_SCOPES) is DeliveryStatus.TAKEN
         holds.posts.remove(name)
-        assert await holds.posts.post(name, b"{}", NOBODY) is DeliveryStatus.GONE
+        assert await holds.posts.post(name, b"{}", NO_SCOPES) is DeliveryStatus.GONE
         assert stream.taken == [b"{}"]
 
     workers(main)
@@ -120,50 +120,48 @@ def test_on_one_worker_nothing_is_written() -> None:
 
 
 @real_threads
-@pytest.mark.parametrize("fate", [DeliveryStatus.REFUSED, DeliveryStatus.BUSY])
-def test_what_the_stream_says_of_a_message_is_passed_back_and_not_remembered(
-    clock: Clock, fate: DeliveryStatus
-) -> None:
+@pytest.mark.parametrize("status", [DeliveryStatus.REFUSED, DeliveryStatus.BUSY])
+def test_the_delivery_status_is_returned_and_not_cached(clock: Clock, status: DeliveryStatus) -> None:
     async def main(holds: Process, gets: Process) -> None:
-        stream = Stream(fate)
+        stream = Stream(status)
         name = await holds.posts.add(stream)
-        assert await gets.posts.post(name, b"{}", NOBODY) is fate
-        stream.fate = DeliveryStatus.TAKEN
-        assert await gets.posts.post(name, b"{}", NOBODY) is DeliveryStatus.TAKEN
+        assert await gets.posts.post(name, b"{}", NO_SCOPES) is status
+        stream.status = DeliveryStatus.TAKEN
+        assert await gets.posts.post(name, b"{}", NO_SCOPES) is DeliveryStatus.TAKEN
 
     workers(main, FakeLayer())
 
 
 @real_threads
-def test_a_stream_that_is_gone_is_asked_for_once(clock: Clock) -> None:
+def test_a_closed_stream_is_looked_up_once(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         name = await holds.posts.add(Stream())
         holds.posts.remove(name)
         for _ in range(3):
-            assert await gets.posts.post(name, b"{}", NOBODY) is DeliveryStatus.GONE
+            assert await gets.posts.post(name, b"{}", NO_SCOPES) is DeliveryStatus.GONE
 
     workers(main, FakeLayer())
     assert StreamEvent.objects.filter(kind="post").count() == 1
 
 
 @real_threads
-def test_messages_of_one_client_arrive_in_the_order_in_which_it_waited_for_them(clock: Clock) -> None:
+def test_messages_of_one_client_arrive_in_order(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         name = await holds.posts.add(stream)
         for n in range(50):
-            await (holds if n % 3 else gets).posts.post(name, b"%d" % n, NOBODY)
+            await (holds if n % 3 else gets).posts.post(name, b"%d" % n, NO_SCOPES)
         assert stream.taken == [b"%d" % n for n in range(50)]
 
     workers(main, FakeLayer())
 
 
 @real_threads
-def test_many_at_once_are_taken_once_each(clock: Clock) -> None:
+def test_many_concurrent_messages_are_received_once_each(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         name = await holds.posts.add(stream)
-        sent = [gets.posts.post(name, b"%d" % n, NOBODY) for n in range(100)]
+        sent = [gets.posts.post(name, b"%d" % n, NO_SCOPES) for n in range(100)]
         assert set(await asyncio.gather(*sent)) == {DeliveryStatus.TAKEN}
         assert sorted(stream.taken, key=int) == [b"%d" % n for n in range(100)]
 
@@ -172,13 +170,13 @@ def test_many_at_once_are_taken_once_each(clock: Clock) -> None:
 
 
 @real_threads
-def test_a_stream_whose_worker_was_killed_is_gone_in_bounded_time(clock: Clock) -> None:
+def test_the_stream_of_a_killed_worker_is_gone_in_bounded_time(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         name = await holds.posts.add(Stream())
         await holds.feeds.get_follower().close()
         assert await post_in_vain(gets, name, clock) is DeliveryStatus.GONE
         for _ in range(2):
-            assert await gets.posts.post(name, b"{}", NOBODY) is DeliveryStatus.GONE
+            assert await gets.posts.post(name, b"{}", NO_SCOPES) is DeliveryStatus.GONE
 
     workers(main)
     # A client that tries again at once neither waits nor writes.
@@ -186,7 +184,7 @@ def test_a_stream_whose_worker_was_killed_is_gone_in_bounded_time(clock: Clock) 
 
 
 @real_threads
-def test_a_worker_that_was_only_slow_does_not_act_on_a_message_that_was_given_up(clock: Clock) -> None:
+def test_a_slow_worker_does_not_act_on_an_abandoned_message(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         stream.opened.clear()
@@ -201,7 +199,7 @@ def test_a_worker_that_was_only_slow_does_not_act_on_a_message_that_was_given_up
 
 
 @real_threads
-def test_a_worker_that_reads_the_log_late_does_not_act_on_it_either(
+def test_a_worker_that_reads_the_log_late_does_not_act_on_an_abandoned_message(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse_messages, "MAX_UNCLEARED_BYTES", 1)
@@ -212,7 +210,7 @@ def test_a_worker_that_reads_the_log_late_does_not_act_on_it_either(
         name = await holds.posts.add(stream)
         assert await post_in_vain(gets, name, clock) is DeliveryStatus.GONE
         await eventually(lambda: not gets.posts._tasks)
-        # It hears now of what was there all the time.
+        # It receives only now an event that was in the log before.
         before = holds.feeds.get_follower().position
         holds.feeds.get_follower()._wake_event.set()
         await eventually(lambda: holds.feeds.get_follower().position > before and not holds.posts._tasks)
@@ -223,7 +221,7 @@ def test_a_worker_that_reads_the_log_late_does_not_act_on_it_either(
 
 
 @real_threads
-def test_a_log_that_is_down_is_said_to_be(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_log_is_an_error(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     async def main(holds: Process, gets: Process) -> None:
         name = await holds.posts.add(Stream())
 
@@ -233,16 +231,14 @@ def test_a_log_that_is_down_is_said_to_be(monkeypatch: pytest.MonkeyPatch, caplo
         with monkeypatch.context() as broken:
             broken.setattr(gets.feeds, "publish", fail)
             with pytest.raises(Overloaded, match="try again later"):
-                await gets.posts.post(name, b"{}", NOBODY)
+                await gets.posts.post(name, b"{}", NO_SCOPES)
 
     workers(main, FakeLayer())
     assert "Failed to forward a message" in caplog.text
 
 
 @real_threads
-def test_a_log_that_hangs_is_said_to_be_down_and_its_message_is_taken_back(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hanging_log_is_an_error_and_its_message_is_withdrawn(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         stream.opened.clear()
@@ -255,7 +251,7 @@ def test_a_log_that_hangs_is_said_to_be_down_and_its_message_is_taken_back(
             return await publish(*drafts)
 
         monkeypatch.setattr(gets.feeds, "publish", hang)
-        posting = asyncio.create_task(gets.posts.post(name, b"{}", NOBODY))
+        posting = asyncio.create_task(gets.posts.post(name, b"{}", NO_SCOPES))
         await begun.wait()
         await clock.advance(sse_messages.ANSWER_TIMEOUT_SECONDS)
         with pytest.raises(Overloaded, match="try again later"):
@@ -269,7 +265,7 @@ def test_a_log_that_hangs_is_said_to_be_down_and_its_message_is_taken_back(
 
 
 @real_threads
-def test_a_stream_is_opened_only_where_messages_can_be_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_opens_only_where_messages_can_be_received(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(holds: Process, _: Process) -> None:
         async def fail(*_: Any, **__: Any) -> None:
             raise OperationalError("down")
@@ -284,15 +280,15 @@ def test_a_stream_is_opened_only_where_messages_can_be_heard(monkeypatch: pytest
 
 
 @real_threads
-def test_what_was_heard_does_not_stay_in_the_log_by_the_megabyte(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_received_messages_do_not_pile_up_in_the_log(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse_messages, "ANSWER_TIMEOUT_SECONDS", 1e9)
 
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         name, body = await holds.posts.add(stream), b'"%b"' % (b"x" * 100_000)
         for _ in range(6):
-            posting = asyncio.create_task(gets.posts.post(name, body, NOBODY))
-            await clock.advance_until(posting.done)  # what is too large for a wake is looked up
+            posting = asyncio.create_task(gets.posts.post(name, body, NO_SCOPES))
+            await clock.advance_until(posting.done)  # an event too large for a wake is read from the log
             assert await posting is DeliveryStatus.TAKEN
         await eventually(lambda: not gets.posts._tasks)
         assert stream.taken == [body] * 6
@@ -304,11 +300,11 @@ def test_what_was_heard_does_not_stay_in_the_log_by_the_megabyte(clock: Clock, m
 
 
 @real_threads
-def test_a_client_that_hangs_up_while_its_message_is_on_its_way_leaves_nothing_behind(clock: Clock) -> None:
+def test_a_disconnect_while_a_message_is_on_its_way_leaves_nothing_behind(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         stream.opened.clear()
-        posting = asyncio.create_task(gets.posts.post(await holds.posts.add(stream), b"{}", NOBODY))
+        posting = asyncio.create_task(gets.posts.post(await holds.posts.add(stream), b"{}", NO_SCOPES))
         await eventually(lambda: bool(holds.posts._deliveries))
         posting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -322,7 +318,7 @@ def test_a_client_that_hangs_up_while_its_message_is_on_its_way_leaves_nothing_b
 
 
 @real_threads
-def test_nothing_is_followed_when_there_is_nothing_to_hear(clock: Clock) -> None:
+def test_no_topic_is_followed_without_streams(clock: Clock) -> None:
     async def main(holds: Process, _: Process) -> None:
         first = await holds.posts.add(Stream())
         await clock.advance(3 * sse_messages.CHECK_INTERVAL_SECONDS)
@@ -331,7 +327,7 @@ def test_nothing_is_followed_when_there_is_nothing_to_hear(clock: Clock) -> None
         await clock.advance(sse_messages.CHECK_INTERVAL_SECONDS)
         assert not holds.posts._subscription.is_active
         stream = Stream()
-        assert await holds.posts.post(await holds.posts.add(stream), b"{}", NOBODY) is DeliveryStatus.TAKEN
+        assert await holds.posts.post(await holds.posts.add(stream), b"{}", NO_SCOPES) is DeliveryStatus.TAKEN
         assert holds.posts._subscription.is_active
 
     workers(main)

@@ -33,7 +33,7 @@ def test_a_database_without_the_newest_migration_is_not_ready(caplog: pytest.Log
 
 
 @pytest.mark.django_db
-def test_a_worker_stays_ready_after_the_migrations_of_a_newer_release() -> None:
+def test_a_worker_is_ready_after_the_migrations_of_a_newer_release() -> None:
     MigrationRecorder(connection).record_applied("mcp_django", "9999_of_a_newer_release")
     assert status(DatabaseReadiness(get_services().log_executor)) == "ok"
 
@@ -60,7 +60,7 @@ def test_a_database_that_fails_is_not_ready(
 
 
 class SlowExecutor:
-    """An executor whose functions end when the test says so."""
+    """An executor whose functions end when the test lets them."""
 
     def __init__(self) -> None:
         self.started, self.answered = 0, asyncio.Event()
@@ -86,7 +86,7 @@ async def test_many_health_checks_are_one_query(clock: Clock) -> None:
     assert (await check.get_status(), executor.started) == ("ok", 2)
 
 
-async def test_a_database_that_does_not_answer_is_not_ready_and_is_asked_once(clock: Clock) -> None:
+async def test_a_hanging_database_is_not_ready_and_is_queried_once(clock: Clock) -> None:
     executor: Any = SlowExecutor()
     check = DatabaseReadiness(executor)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Questions whose answers reach another worker than the one that asked."""
+"""Requests to the client whose responses reach another worker than the sender."""
 
 import asyncio
 import time
@@ -32,14 +32,14 @@ NEVER = 1e9
 
 
 class Process:
-    """One worker, as far as questions need it."""
+    """One worker, with the parts that requests to the client need."""
 
     def __init__(self, executor: LeasingExecutor, layer: FakeLayer | None, secrets: tuple[str, ...] = ("key",)) -> None:
         self.feeds = EventPublisher(executor=executor, layer=layer, retention_seconds=600.0)
         self.replies = EventLogPendingRequests(self.feeds, NameSigner(secrets, purpose="question"), timeout=WAIT)
 
     def session(self, pk: int = 1) -> ServerSession:
-        """The session as this worker knows it."""
+        """Return the session as this worker has it."""
         return ServerSession(
             key="k", owner="o", revision=LATEST_HANDSHAKE, client_info={}, client_capabilities={}, pk=pk
         )
@@ -57,7 +57,7 @@ def workers(main: Callable[[Process, Process], Awaitable[Any]], layer: FakeLayer
 
 
 async def ask(process: Process, session: ServerSession) -> "tuple[str, asyncio.Task[Any]]":
-    """A question that has been sent, under its id, and the task that waits for its answer."""
+    """Send a request; return its id, and the task that waits for its response."""
     outbox, id = Outbox(), process.replies.new_id(session)
 
     async def waiting() -> Any:
@@ -70,23 +70,23 @@ async def ask(process: Process, session: ServerSession) -> "tuple[str, asyncio.T
 
 
 @real_threads
-def test_an_answer_that_reaches_another_worker_comes_to_the_one_that_asked(clock: Clock) -> None:
-    async def main(asks: Process, hears: Process) -> None:
+def test_a_response_that_reaches_another_worker_is_forwarded_to_the_sender(clock: Clock) -> None:
+    async def main(asks: Process, forwards: Process) -> None:
         id, task = await ask(asks, asks.session())
-        elsewhere, response = hears.session(), jsonrpc.Response(id, {"roots": []}, None)
+        elsewhere, response = forwards.session(), jsonrpc.Response(id, {"roots": []}, None)
         assert not elsewhere.receive_response(response)
-        assert hears.replies.is_valid_id(elsewhere, id)
-        await hears.replies.forward(elsewhere, response)
+        assert forwards.replies.is_valid_id(elsewhere, id)
+        await forwards.replies.forward(elsewhere, response)
         assert await task == {"roots": []}
 
     workers(main, FakeLayer())
 
 
 @real_threads
-def test_without_a_layer_it_comes_a_little_later(clock: Clock) -> None:
-    async def main(asks: Process, hears: Process) -> None:
+def test_without_a_layer_it_arrives_a_little_later(clock: Clock) -> None:
+    async def main(asks: Process, forwards: Process) -> None:
         id, task = await ask(asks, asks.session())
-        await hears.replies.forward(hears.session(), jsonrpc.Response(id, None, {"code": 1, "message": "no"}))
+        await forwards.replies.forward(forwards.session(), jsonrpc.Response(id, None, {"code": 1, "message": "no"}))
         await clock.advance_until(task.done)
         await task
 
@@ -95,25 +95,25 @@ def test_without_a_layer_it_comes_a_little_later(clock: Clock) -> None:
 
 @real_threads
 def test_of_two_answers_the_first_counts(clock: Clock) -> None:
-    async def main(asks: Process, hears: Process) -> None:
+    async def main(asks: Process, forwards: Process) -> None:
         session = asks.session()
         id, task = await ask(asks, session)
         assert session.receive_response(jsonrpc.Response(id, "here", None))
-        await hears.replies.forward(hears.session(), jsonrpc.Response(id, "there", None))
+        await forwards.replies.forward(forwards.session(), jsonrpc.Response(id, "there", None))
         assert await task == "here"
 
     workers(main, FakeLayer())
 
 
 @real_threads
-def test_an_answer_of_another_session_is_not_heard(clock: Clock) -> None:
-    async def main(asks: Process, hears: Process) -> None:
+def test_a_response_of_another_session_is_ignored(clock: Clock) -> None:
+    async def main(asks: Process, forwards: Process) -> None:
         session = asks.session(pk=1)
         id, task = await ask(asks, session)
-        stranger = hears.session(pk=2)
-        assert not hears.replies.is_valid_id(stranger, id)
-        await hears.replies.forward(stranger, jsonrpc.Response(id, "stranger", None))
-        await hears.replies.forward(hears.session(pk=1), jsonrpc.Response(id, "owner", None))
+        stranger = forwards.session(pk=2)
+        assert not forwards.replies.is_valid_id(stranger, id)
+        await forwards.replies.forward(stranger, jsonrpc.Response(id, "stranger", None))
+        await forwards.replies.forward(forwards.session(pk=1), jsonrpc.Response(id, "owner", None))
         assert await task == "owner"
 
     workers(main, FakeLayer())
@@ -135,13 +135,13 @@ def test_on_one_worker_nothing_is_written() -> None:
 
 
 @real_threads
-def test_an_answer_is_passed_on_once(clock: Clock) -> None:
-    async def main(asks: Process, hears: Process) -> None:
+def test_a_response_is_forwarded_once(clock: Clock) -> None:
+    async def main(asks: Process, forwards: Process) -> None:
         id, task = await ask(asks, asks.session())
-        elsewhere = hears.session()
+        elsewhere = forwards.session()
         for _ in range(3):
-            if hears.replies.is_valid_id(elsewhere, id):
-                await hears.replies.forward(elsewhere, jsonrpc.Response(id, {}, None))
+            if forwards.replies.is_valid_id(elsewhere, id):
+                await forwards.replies.forward(elsewhere, jsonrpc.Response(id, {}, None))
         await task
 
     workers(main, FakeLayer())
@@ -149,29 +149,29 @@ def test_an_answer_is_passed_on_once(clock: Clock) -> None:
 
 
 @real_threads
-def test_what_could_not_be_passed_on_may_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main(asks: Process, hears: Process) -> None:
-        id, elsewhere = asks.replies.new_id(asks.session()), hears.session()
+def test_a_response_that_could_not_be_forwarded_may_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(asks: Process, forwards: Process) -> None:
+        id, elsewhere = asks.replies.new_id(asks.session()), forwards.session()
 
         async def fail(*_: Any) -> None:
             raise OperationalError("down")
 
         with monkeypatch.context() as broken:
-            broken.setattr(hears.feeds, "publish", fail)
+            broken.setattr(forwards.feeds, "publish", fail)
             with pytest.raises(Overloaded, match="send it again"):
-                await hears.replies.forward(elsewhere, jsonrpc.Response(id, {}, None))
-        assert hears.replies.is_valid_id(elsewhere, id)
+                await forwards.replies.forward(elsewhere, jsonrpc.Response(id, {}, None))
+        assert forwards.replies.is_valid_id(elsewhere, id)
 
     workers(main)
 
 
 @real_threads
-def test_a_question_is_asked_although_its_answer_cannot_be_followed_yet(
+def test_a_request_is_sent_although_its_response_cannot_be_followed_yet(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every thread may be kept by a call that itself waits for an answer."""
+    """Every thread may be taken by a call that itself waits for an answer."""
 
-    async def main(asks: Process, hears: Process) -> None:
+    async def main(asks: Process, forwards: Process) -> None:
         here, opened = asks.feeds.get_follower(), asyncio.Event()
         follow = here.subscribe
 
@@ -183,7 +183,7 @@ def test_a_question_is_asked_although_its_answer_cannot_be_followed_yet(
         asking = asyncio.create_task(ask(asks, asks.session()))
         await clock.advance(pending_requests.SUBSCRIBE_TIMEOUT_SECONDS)
         id, task = await asking
-        await hears.replies.forward(hears.session(), jsonrpc.Response(id, "while nobody listened", None))
+        await forwards.replies.forward(forwards.session(), jsonrpc.Response(id, "while nobody listened", None))
         opened.set()
         assert await task == "while nobody listened"
 
@@ -191,7 +191,7 @@ def test_a_question_is_asked_although_its_answer_cannot_be_followed_yet(
 
 
 @real_threads
-def test_a_call_that_is_cancelled_before_its_question_leaves_no_follower(
+def test_a_call_cancelled_before_its_request_leaves_no_subscription(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main(asks: Process, _: Process) -> None:
@@ -228,7 +228,7 @@ def test_a_call_that_is_cancelled_before_its_question_leaves_no_follower(
 
 
 class TestIds:
-    """What a worker can tell of an id that it has never seen."""
+    """Which ids a worker accepts that it has not made itself."""
 
     @pytest.fixture
     def asker(self) -> EventLogPendingRequests:
@@ -238,15 +238,15 @@ class TestIds:
     def reader(self) -> EventLogPendingRequests:
         return make("key")
 
-    def test_one_made_elsewhere_is_genuine(
+    def test_an_id_of_another_worker_is_valid(
         self, asker: EventLogPendingRequests, reader: EventLogPendingRequests
     ) -> None:
         assert reader.is_valid_id(of(1), asker.new_id(of(1)))
 
-    def test_no_two_are_alike(self, asker: EventLogPendingRequests) -> None:
+    def test_ids_are_unique(self, asker: EventLogPendingRequests) -> None:
         assert len({asker.new_id(of(1)) for _ in range(1000)}) == 1000
 
-    def test_any_changed_character_makes_it_invented(
+    def test_an_id_with_a_changed_character_is_invalid(
         self, asker: EventLogPendingRequests, reader: EventLogPendingRequests
     ) -> None:
         id = asker.new_id(of(1))
@@ -254,18 +254,18 @@ class TestIds:
             other = "A" if char != "A" else "B"
             assert not reader.is_valid_id(of(1), id[:place] + other + id[place + 1 :])
 
-    def test_an_invented_one_is_not_genuine(self, subtests: pytest.Subtests, reader: EventLogPendingRequests) -> None:
+    def test_an_invented_id_is_invalid(self, subtests: pytest.Subtests, reader: EventLogPendingRequests) -> None:
         for id in [1, 0, "", ".", "s1", "a.b", "é.ü", "x" * 100_000, "AAAAAAAAAAAAAAAA." + "A" * 22]:
             with subtests.test(id=id):
                 assert not reader.is_valid_id(of(1), id)
 
-    def test_that_of_another_session_is_not(
+    def test_an_id_of_another_session_is_invalid(
         self, asker: EventLogPendingRequests, reader: EventLogPendingRequests
     ) -> None:
         assert not reader.is_valid_id(of(2), asker.new_id(of(1)))
         assert not reader.is_valid_id(of(11), asker.new_id(of(1)))
 
-    def test_that_of_a_question_which_waits_no_more_is_not(
+    def test_the_id_of_a_request_that_waits_no_more_is_invalid(
         self, asker: EventLogPendingRequests, reader: EventLogPendingRequests, clock: Clock
     ) -> None:
         id = asker.new_id(of(1))
@@ -274,7 +274,7 @@ class TestIds:
         clock.move(pending_requests.MAX_CLOCK_SKEW_SECONDS + 1)
         assert not reader.is_valid_id(of(1), id)
 
-    def test_one_whose_time_does_not_fit_is_reported_once_a_minute(
+    def test_an_id_from_a_wrong_clock_is_logged_once_a_minute(
         self, asker: EventLogPendingRequests, caplog: pytest.LogCaptureFixture, clock: Clock
     ) -> None:
         reader = make("key")
@@ -292,9 +292,7 @@ class TestIds:
         assert make("new", "old").is_valid_id(of(1), old)
         assert not reader.is_valid_id(of(1), old)
 
-    def test_what_is_remembered_is_bounded(
-        self, asker: EventLogPendingRequests, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_remembered_ids_are_bounded(self, asker: EventLogPendingRequests, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pending_requests, "MAX_REMEMBERED_IDS", 5)
         for _ in range(20):
             asker.new_id(of(1))

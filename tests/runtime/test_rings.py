@@ -1,4 +1,4 @@
-"""What the stream of a call remembers, for whom it waits, and how long it is kept."""
+"""Replay buffers of call streams: their messages, their readers, and how long they are kept."""
 
 import asyncio
 from types import SimpleNamespace
@@ -29,183 +29,183 @@ class BoundedStore(ReplayStore):
         self.limits = ReplayLimits(**bounds)
 
 
-def make(**bounds: Any) -> BoundedStore:
+def make_store(**bounds: Any) -> BoundedStore:
     return BoundedStore(**bounds)
 
 
-def opened(rings: BoundedStore, pk: int = 1) -> tuple[ReplayBuffer, ReplayReader]:
-    ring = rings.open_stream(session(pk), rings.limits)
-    assert ring.reader is not None
-    return ring, ring.reader
+def open_stream(store: BoundedStore, pk: int = 1) -> tuple[ReplayBuffer, ReplayReader]:
+    buffer = store.open_stream(session(pk), store.limits)
+    assert buffer.reader is not None
+    return buffer, buffer.reader
 
 
-async def texts(reader: ReplayReader) -> list[bytes]:
+async def read_texts(reader: ReplayReader) -> list[bytes]:
     return [message for _, message in await reader.read(LONG) or []]
 
 
 async def test_messages_are_numbered_from_one() -> None:
-    ring, reader = opened(make())
+    buffer, reader = open_stream(make_store())
     for message in (b"a", b"b"):
-        ring.put_nowait(message)
+        buffer.put_nowait(message)
     assert await reader.read(LONG) == [(1, b"a"), (2, b"b")]
 
 
 async def test_the_newest_reader_replaces_the_one_before() -> None:
-    ring, reader = opened(make())
-    ring.put_nowait(b"a")
-    ring.put_nowait(b"b")
-    newer = ring.attach(1)
+    buffer, reader = open_stream(make_store())
+    buffer.put_nowait(b"a")
+    buffer.put_nowait(b"b")
+    newer = buffer.attach(1)
     assert newer is not None
     assert await reader.read(LONG) is None
-    assert await texts(newer) == [b"b"]
+    assert await read_texts(newer) == [b"b"]
 
 
-async def test_one_that_was_replaced_takes_nobody_along_when_it_leaves() -> None:
-    ring, reader = opened(make())
-    newer = ring.attach(0)
+async def test_a_replaced_reader_that_closes_leaves_the_newest_one_open() -> None:
+    buffer, reader = open_stream(make_store())
+    newer = buffer.attach(0)
     reader.close()
-    assert ring.reader is newer
+    assert buffer.reader is newer
 
 
-async def test_nobody_reads_from_where_there_is_nothing(subtests: pytest.Subtests) -> None:
+async def test_a_read_from_an_unknown_position_is_refused(subtests: pytest.Subtests) -> None:
     for after in [-1, 3]:
         with subtests.test(after=after):
-            ring, reader = opened(make())
-            ring.put_nowait(b"a")
-            ring.put_nowait(b"b")
-            assert ring.attach(after) is None
-            assert ring.reader is reader
+            buffer, reader = open_stream(make_store())
+            buffer.put_nowait(b"a")
+            buffer.put_nowait(b"b")
+            assert buffer.attach(after) is None
+            assert buffer.reader is reader
 
 
-async def test_the_oldest_messages_are_forgotten() -> None:
-    ring, _ = opened(make(max_events=2))
+async def test_the_oldest_messages_are_dropped() -> None:
+    buffer, _ = open_stream(make_store(max_events=2))
     for message in (b"a", b"b", b"c"):
-        ring.put_nowait(message)
-    assert ring.attach(0) is None
-    reader = ring.attach(1)
+        buffer.put_nowait(message)
+    assert buffer.attach(0) is None
+    reader = buffer.attach(1)
     assert reader is not None
-    assert await texts(reader) == [b"b", b"c"]
+    assert await read_texts(reader) == [b"b", b"c"]
 
 
-async def test_many_bytes_are_forgotten_but_for_the_last_message(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_beyond_the_byte_limit_are_dropped_but_for_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_BUFFER_BYTES", 3)
-    ring, _ = opened(make())
+    buffer, _ = open_stream(make_store())
     for message in (b"aa", b"bb", b"cccc"):
-        ring.put_nowait(message)
-    assert (ring.first_number, ring.size) == (3, 4)
+        buffer.put_nowait(message)
+    assert (buffer.first_number, buffer.size) == (3, 4)
 
 
-async def test_a_writer_waits_for_a_reader_and_for_nobody_who_left() -> None:
-    ring, reader = opened(make(max_unsent=1))
-    ring.put_nowait(b"a")
-    writing = asyncio.ensure_future(ring.put(b"b"))
+async def test_a_writer_waits_for_an_open_reader_only() -> None:
+    buffer, reader = open_stream(make_store(max_unsent=1))
+    buffer.put_nowait(b"a")
+    writing = asyncio.ensure_future(buffer.put(b"b"))
     await asyncio.sleep(0)
     assert not writing.done()
     reader.close()
     await writing
-    assert ring.last_number == 2
+    assert buffer.last_number == 2
 
 
-async def test_a_reader_that_takes_nothing_counts_as_gone(clock: Clock) -> None:
-    ring, reader = opened(make(max_unsent=1, send_timeout=20.0))
-    ring.put_nowait(b"a")
-    putting = asyncio.ensure_future(ring.put(b"b"))
+async def test_a_reader_that_reads_nothing_counts_as_gone(clock: Clock) -> None:
+    buffer, reader = open_stream(make_store(max_unsent=1, send_timeout=20.0))
+    buffer.put_nowait(b"a")
+    putting = asyncio.ensure_future(buffer.put(b"b"))
     await clock.advance(19)
     assert not putting.done()
     await clock.advance(1)
     await putting
-    assert ring.reader is None
+    assert buffer.reader is None
     assert await reader.read(LONG) is None
-    assert ring.attach(0) is not None
+    assert buffer.attach(0) is not None
 
 
-async def test_a_reader_is_sent_away_when_it_has_read_what_waits() -> None:
-    ring, reader = opened(make())
-    ring.put_nowait(b"a")
-    assert ring.disconnect_reader(2.0)
-    ring.put_nowait(b"b")
-    assert await texts(reader) == [b"a"]
+async def test_a_reader_ends_after_it_has_read_all_waiting_messages() -> None:
+    buffer, reader = open_stream(make_store())
+    buffer.put_nowait(b"a")
+    assert buffer.disconnect_reader(2.0)
+    buffer.put_nowait(b"b")
+    assert await read_texts(reader) == [b"a"]
     assert (await reader.read(LONG), reader.retry) == (None, 2.0)
-    assert not ring.disconnect_reader(2.0)
+    assert not buffer.disconnect_reader(2.0)
 
 
-async def test_what_was_not_heard_is_kept_until_its_time_is_over(clock: Clock) -> None:
-    rings = make(ttl=100.0)
-    ring, reader = opened(rings)
+async def test_an_unread_buffer_is_kept_until_it_expires(clock: Clock) -> None:
+    store = make_store(ttl=100.0)
+    buffer, reader = open_stream(store)
     reader.close()
-    ring.finish(b"a")
+    buffer.finish(b"a")
     await clock.advance(99)
-    assert rings.find(1, ring.token) is ring
+    assert store.find(1, buffer.token) is buffer
     await clock.advance(2)
-    assert len(rings) == 0
+    assert len(store) == 0
 
 
-async def test_what_was_heard_to_its_end_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fully_read_buffer_is_evicted_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_store, "MAX_KEPT_STREAMS", 2)
-    rings = make()
-    heard, reader = opened(rings, 1)
-    heard.finish(b"a")
-    assert await texts(reader) == [b"a"]
+    store = make_store()
+    fully_read, reader = open_stream(store, 1)
+    fully_read.finish(b"a")
+    assert await read_texts(reader) == [b"a"]
     assert await reader.read(LONG) is None
-    unheard = []
+    unread = []
     for pk in (2, 3):
-        ring, reader = opened(rings, pk)
+        buffer, reader = open_stream(store, pk)
         reader.close()
-        ring.finish(b"b")
-        unheard.append(ring)
-    assert rings.list_kept() == unheard
-    assert rings.find(1, heard.token) is None
+        buffer.finish(b"b")
+        unread.append(buffer)
+    assert store.list_kept() == unread
+    assert store.find(1, fully_read.token) is None
 
 
-async def test_what_was_heard_is_kept_no_longer_because_something_else_was_not(clock: Clock) -> None:
-    rings = make()
-    unheard, reader = opened(rings, 1)
+async def test_an_unread_buffer_does_not_extend_a_fully_read_one(clock: Clock) -> None:
+    store = make_store()
+    unread, reader = open_stream(store, 1)
     reader.close()
-    unheard.finish(b"a")
-    heard, reader = opened(rings, 2)
-    heard.finish(b"b")
-    assert await texts(reader) == [b"b"]
+    unread.finish(b"a")
+    fully_read, reader = open_stream(store, 2)
+    fully_read.finish(b"b")
+    assert await read_texts(reader) == [b"b"]
     assert await reader.read(LONG) is None
-    assert rings.find(2, heard.token) is heard
+    assert store.find(2, fully_read.token) is fully_read
     await clock.advance(module.DELIVERED_TTL_SECONDS + 2)
-    assert rings.find(2, heard.token) is None
-    assert rings.find(1, unheard.token) is unheard
+    assert store.find(2, fully_read.token) is None
+    assert store.find(1, unread.token) is unread
 
 
-async def test_a_session_pushes_out_nothing_but_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_evicts_only_its_own_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_store, "MAX_KEPT_STREAMS_PER_SESSION", 2)
-    rings = make()
-    other, reader = opened(rings, 2)
+    store = make_store()
+    other, reader = open_stream(store, 2)
     reader.close()
     other.finish(b"a")
     for _ in range(5):
-        ring, reader = opened(rings, 1)
+        buffer, reader = open_stream(store, 1)
         reader.close()
-        ring.finish(b"a")
-    assert len(rings) == 3
-    assert rings.find(2, other.token) is other
+        buffer.finish(b"a")
+    assert len(store) == 3
+    assert store.find(2, other.token) is other
 
 
-async def test_a_call_that_was_given_up_is_not_kept() -> None:
-    rings = make()
-    ring, reader = opened(rings)
-    ring.put_nowait(b"a")
-    ring.abort()
+async def test_the_buffer_of_an_abandoned_call_is_not_kept() -> None:
+    store = make_store()
+    buffer, reader = open_stream(store)
+    buffer.put_nowait(b"a")
+    buffer.abort()
     assert await reader.read(LONG) is None
-    assert len(rings) == 0
+    assert len(store) == 0
 
 
 async def test_the_end_of_a_session_ends_its_streams_and_no_others() -> None:
-    rings = make()
-    ring, reader = opened(rings, 1)
-    opened(rings, 2)
-    ring.put_nowait(b"a")
-    rings.end_session(1)
+    store = make_store()
+    buffer, reader = open_stream(store, 1)
+    open_stream(store, 2)
+    buffer.put_nowait(b"a")
+    store.end_session(1)
     assert await reader.read(LONG) is None
-    assert (rings.has_session(1), rings.has_session(2)) == (False, True)
+    assert (store.has_session(1), store.has_session(2)) == (False, True)
 
 
-def test_ids_are_read_in_their_session_only_and_as_they_were_made() -> None:
+def test_event_ids_are_valid_in_their_session_only_and_unchanged() -> None:
     ids = EventIdCodec(NameSigner(["secret"], purpose="event"))
     id = ids.create_factory("session", "stream")(7)
     assert ids.parse("session", id) == EventId("stream", 7)

@@ -1,4 +1,4 @@
-"""What a sealed token promises: it opens for whom it was made, unchanged and in time, and for nobody else."""
+"""Sealed tokens: they open for their binding only, unchanged and in time."""
 
 import base64
 import random
@@ -28,8 +28,8 @@ PAYLOADS = st.dictionaries(st.text(max_size=20), JSON, max_size=5)
 FLAT = st.dictionaries(st.text(max_size=10), st.text(max_size=300), max_size=3)
 
 
-def refused(seal: TokenSealer, token: Any, binding: bytes = b"") -> str:
-    """The text of the refusal."""
+def read_refusal(seal: TokenSealer, token: Any, binding: bytes = b"") -> str:
+    """Return the text of the refusal."""
     with pytest.raises(InvalidParams) as caught:
         seal.unseal(token, binding)
     return str(caught.value)
@@ -37,7 +37,7 @@ def refused(seal: TokenSealer, token: Any, binding: bytes = b"") -> str:
 
 @settings(deadline=None)
 @given(PAYLOADS, st.binary(max_size=64))
-def test_a_payload_comes_back_as_json_carries_it(payload: dict[str, Any], binding: bytes) -> None:
+def test_a_payload_survives_as_json(payload: dict[str, Any], binding: bytes) -> None:
     token = SEAL.seal(payload, binding, ttl=60)
     assert token.isascii()
     assert SEAL.unseal(token, binding) == jsonrpc.loads(jsonrpc.dumps(payload))
@@ -49,7 +49,7 @@ def test_any_changed_character_is_refused(payload: dict[str, Any], data: st.Data
     token = SEAL.seal(payload, b"call", ttl=60)
     place = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.characters(codec="ascii").filter(lambda char: char != token[place]))
-    refused(SEAL, token[:place] + other + token[place + 1 :], b"call")
+    read_refusal(SEAL, token[:place] + other + token[place + 1 :], b"call")
 
 
 @settings(deadline=None)
@@ -58,7 +58,7 @@ def test_any_flipped_bit_is_refused(payload: dict[str, Any], data: st.DataObject
     token = SEAL.seal(payload, b"call", ttl=60)
     raw = bytearray(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    refused(SEAL, base64.urlsafe_b64encode(bytes(raw)).rstrip(b"=").decode(), b"call")
+    read_refusal(SEAL, base64.urlsafe_b64encode(bytes(raw)).rstrip(b"=").decode(), b"call")
 
 
 @settings(deadline=None)
@@ -66,48 +66,48 @@ def test_any_flipped_bit_is_refused(payload: dict[str, Any], data: st.DataObject
 def test_another_binding_does_not_open(mine: bytes, other: bytes) -> None:
     token = SEAL.seal({"a": 1}, mine, ttl=60)
     if mine != other:
-        refused(SEAL, token, other)
+        read_refusal(SEAL, token, other)
 
 
 @settings(deadline=None)
 @given(st.one_of(st.text(), st.binary(), st.integers(), st.none(), st.lists(st.text()), st.floats(), st.booleans()))
-def test_garbage_is_invalid_params_and_nothing_else(token: Any) -> None:
-    refused(SEAL, token)
+def test_garbage_is_invalid_params(token: Any) -> None:
+    read_refusal(SEAL, token)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
-def test_garbage_in_our_spelling_is_refused(raw: bytes) -> None:
-    refused(SEAL, base64.urlsafe_b64encode(b"\x01" + raw).rstrip(b"=").decode())
+def test_garbage_in_the_format_of_a_token_is_refused(raw: bytes) -> None:
+    read_refusal(SEAL, base64.urlsafe_b64encode(b"\x01" + raw).rstrip(b"=").decode())
 
 
 def test_a_shortened_or_lengthened_token_is_refused(subtests: pytest.Subtests) -> None:
     for cut in [1, 4, 20, 40]:
         with subtests.test(cut=cut):
             token = SEAL.seal({"a": 1}, b"", ttl=60)
-            refused(SEAL, token[:-cut])
-            refused(SEAL, token + "A" * cut)
-            refused(SEAL, token + "=" * cut)
-            refused(SEAL, f" {token}")
+            read_refusal(SEAL, token[:-cut])
+            read_refusal(SEAL, token + "A" * cut)
+            read_refusal(SEAL, token + "=" * cut)
+            read_refusal(SEAL, f" {token}")
 
 
 def test_a_token_of_an_older_secret_opens_and_a_new_one_uses_the_newest() -> None:
     old, both, new = (TokenSealer(secrets, purpose="state") for secrets in (["old"], ["new", "old"], ["new"]))
     assert both.unseal(old.seal({"a": 1}, b"", ttl=60), b"") == {"a": 1}
     assert new.unseal(both.seal({"a": 2}, b"", ttl=60), b"") == {"a": 2}
-    refused(new, old.seal({"a": 3}, b"", ttl=60))
-    refused(old, both.seal({"a": 4}, b"", ttl=60))
+    read_refusal(new, old.seal({"a": 3}, b"", ttl=60))
+    read_refusal(old, both.seal({"a": 4}, b"", ttl=60))
 
 
-def test_a_secret_that_stands_twice_still_seals_and_opens() -> None:
+def test_a_repeated_secret_seals_and_opens() -> None:
     seal = TokenSealer(["same", "same"], purpose="state")
     assert seal.unseal(seal.seal({}, b"", ttl=60), b"") == {}
 
 
 def test_a_token_of_another_purpose_does_not_open() -> None:
     cursors = TokenSealer(["first"], purpose="cursor")
-    refused(SEAL, cursors.seal({"a": 1}, b"", ttl=60))
-    refused(cursors, SEAL.seal({"a": 1}, b"", ttl=60))
+    read_refusal(SEAL, cursors.seal({"a": 1}, b"", ttl=60))
+    read_refusal(cursors, SEAL.seal({"a": 1}, b"", ttl=60))
 
 
 def test_an_expired_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,12 +116,17 @@ def test_an_expired_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: now + 59)
     assert SEAL.unseal(token, b"") == {}
     monkeypatch.setattr(time, "time", lambda: now + 61)
-    refused(SEAL, token)
+    read_refusal(SEAL, token)
 
 
 def test_every_refusal_has_the_same_text() -> None:
     token = SEAL.seal({}, b"", ttl=-1)
-    texts = {refused(SEAL, token), refused(SEAL, "nonsense"), refused(SEAL, None), refused(SEAL, token, b"other")}
+    texts = {
+        read_refusal(SEAL, token),
+        read_refusal(SEAL, "nonsense"),
+        read_refusal(SEAL, None),
+        read_refusal(SEAL, token, b"other"),
+    }
     assert texts == {"Invalid or expired state"}
 
 
@@ -136,7 +141,7 @@ def test_a_token_is_never_longer_than_the_limit() -> None:
 
 
 def _noise(length: int) -> str:
-    """Text that hardly compresses, the same every time."""
+    """Generate text that hardly compresses, the same every time."""
     return random.Random(1).randbytes(length // 2).hex()
 
 
@@ -144,7 +149,7 @@ def test_a_token_that_inflates_beyond_the_limit_is_refused() -> None:
     generous, strict = (TokenSealer(["secret"], purpose="state", max_token_bytes=limit) for limit in (65536, 1024))
     token = generous.seal({"a": "x" * 100_000}, b"", ttl=60)
     assert len(token) < 1024
-    refused(strict, token)
+    read_refusal(strict, token)
 
 
 def test_equal_payloads_make_different_tokens() -> None:

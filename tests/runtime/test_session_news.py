@@ -1,4 +1,4 @@
-"""What happens to a session in one worker, as the others notice it."""
+"""Events of a session in one worker, as the others receive them."""
 
 import asyncio
 import gc
@@ -32,8 +32,8 @@ from .serving import WAIT_SECONDS, eventually, real_threads, serve
 pytestmark = real_threads
 
 
-class Flight:
-    """A call in flight, which can say whether it was cancelled."""
+class CancellableCall:
+    """A call in flight that records its cancellation."""
 
     def __init__(self) -> None:
         self.cancelled, self._loop = asyncio.Event(), asyncio.get_running_loop()
@@ -51,14 +51,14 @@ def is_followed(topic: InvalidationTopic | None) -> bool:
 
 
 class Worker(DatabaseSessionStore):
-    """A store that hears of others through the log alone, as in a process of its own."""
+    """A store that learns of others from the log alone, as in a process of its own."""
 
     def __init__(self, executor: LeasingExecutor, layer: FakeLayer) -> None:
         self.feeds = EventPublisher(executor=executor, layer=layer, retention_seconds=600.0)
         super().__init__(executor, publisher=self.feeds)
         session_closed.disconnect(self._on_closed, sender=Row)
 
-    async def opened(self) -> ServerSession:
+    async def open_session(self) -> ServerSession:
         session = await self.open(
             owner="ada",
             revision=LATEST_HANDSHAKE,
@@ -82,7 +82,7 @@ class Worker(DatabaseSessionStore):
 
 @pytest.fixture
 def layer(clock: Clock) -> FakeLayer:
-    """What tells workers of each other's events. Time stands still, so they do not look at the log by themselves."""
+    """Connect the workers. Time does not move, so they do not poll the log by themselves."""
     return FakeLayer()
 
 
@@ -93,7 +93,7 @@ def workers(main: Callable[[Worker, Worker], Awaitable[Any]], layer: FakeLayer |
         def announce(*, session: Row, **_: Any) -> None:
             publish_session_end(ours.feeds, session)
 
-        # What ends does so in `ours`, or in a third process.
+        # Sessions end in `ours`, or in a third process.
         session_closed.connect(announce)
         try:
             await main(ours, theirs)
@@ -107,7 +107,7 @@ def workers(main: Callable[[Worker, Worker], Awaitable[Any]], layer: FakeLayer |
 
 @pytest.fixture(autouse=True)
 def _no_other_announcement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The application's own would tell the feeds of the test's process."""
+    """Disconnect the receiver of the application, which would notify the publisher of the test's process."""
     monkeypatch.setattr(wiring.get_services().event_publisher, "publish_on_commit", lambda *_, **__: None)
 
 
@@ -120,37 +120,37 @@ def test_a_session_that_ends_elsewhere_is_unknown_and_its_calls_end(
     layer: FakeLayer, clock: Clock, wakes: bool
 ) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
-        session = await ours.opened()
+        session = await ours.open_session()
         there = await theirs.found(session)
-        there.in_flight[1] = flight = Flight()
+        there.in_flight[1] = call = CancellableCall()
         await ours.end(session, EndReason.CLIENT)
         if not wakes:
-            await clock.advance_until(flight.cancelled.is_set)
-        await flight.cancelled.wait()
+            await clock.advance_until(call.cancelled.is_set)
+        await call.cancelled.wait()
         assert not theirs.trusts(session)
         assert await theirs.load(session.key, "ada") is None
 
     workers(main, layer if wakes else None)
 
 
-def test_every_worker_hears_of_an_end_whatever_its_reason(layer: FakeLayer) -> None:
+def test_every_worker_receives_the_end_of_a_session_with_any_reason(layer: FakeLayer) -> None:
     reasons = [EndReason.ADMIN, EndReason.LIFETIME, EndReason.QUOTA]
 
     async def main(ours: Worker, theirs: Worker) -> None:
         for reason in reasons:
-            session = await ours.opened()
+            session = await ours.open_session()
             await theirs.found(session)
             await ours._executor.run(Row.objects.filter(pk=session.pk).end, reason)
             await eventually(lambda session=session: not theirs.trusts(session) and not ours.trusts(session))  # type: ignore[misc]
 
     workers(main, layer)
-    said = StreamEvent.objects.filter(kind="ended").order_by("seq").values_list("topic", flat=True)
-    assert [topic.partition(":")[0] for topic in said] == ["session", "sessions"] * len(reasons)
+    topics = StreamEvent.objects.filter(kind="ended").order_by("seq").values_list("topic", flat=True)
+    assert [topic.partition(":")[0] for topic in topics] == ["session", "sessions"] * len(reasons)
 
 
-def test_one_that_nobody_has_used_for_long_is_ended_in_silence() -> None:
+def test_an_idle_session_is_ended_without_an_event() -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
-        session = await ours.opened()
+        session = await ours.open_session()
         await ours._executor.run(Row.objects.filter(pk=session.pk).end, EndReason.IDLE)
 
     workers(main)
@@ -159,9 +159,9 @@ def test_one_that_nobody_has_used_for_long_is_ended_in_silence() -> None:
 
 def test_a_call_is_cancelled_wherever_it_runs(layer: FakeLayer) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
-        session = await ours.opened()
+        session = await ours.open_session()
         there = await theirs.found(session)
-        there.in_flight[7], there.in_flight["7"] = seven, text = Flight(), Flight()
+        there.in_flight[7], there.in_flight["7"] = seven, text = CancellableCall(), CancellableCall()
         await ours.cancel(session, 7)
         await seven.cancelled.wait()
         assert not text.cancelled.is_set()
@@ -169,12 +169,12 @@ def test_a_call_is_cancelled_wherever_it_runs(layer: FakeLayer) -> None:
     workers(main, layer)
 
 
-def test_one_that_runs_here_is_cancelled_without_a_row() -> None:
+def test_a_call_of_this_worker_is_cancelled_without_a_row() -> None:
     async def main(ours: Worker, _: Worker) -> None:
-        session = await ours.opened()
-        session.in_flight[7] = flight = Flight()
+        session = await ours.open_session()
+        session.in_flight[7] = call = CancellableCall()
         await ours.cancel(session, 7)
-        assert flight.cancelled.is_set()
+        assert call.cancelled.is_set()
 
     workers(main)
     assert not StreamEvent.objects.exists()
@@ -184,7 +184,7 @@ def test_a_client_cannot_fill_the_log_with_cancellations(clock: Clock, monkeypat
     monkeypatch.setattr(module, "MAX_CANCELS_PER_MINUTE", 3)
 
     async def main(ours: Worker, _: Worker) -> None:
-        session, other = await ours.opened(), await ours.opened()
+        session, other = await ours.open_session(), await ours.open_session()
         for id in range(20):
             await ours.cancel(session, id)
         await ours.cancel(other, 1)
@@ -195,18 +195,18 @@ def test_a_client_cannot_fill_the_log_with_cancellations(clock: Clock, monkeypat
     assert StreamEvent.objects.filter(kind="cancel").count() == 3 + 1 + 1
 
 
-def test_a_cancellation_of_an_id_of_any_length_is_no_row_of_any_length() -> None:
+def test_the_cancellation_of_a_long_id_is_a_bounded_row() -> None:
     async def main(ours: Worker, _: Worker) -> None:
-        session = await ours.opened()
+        session = await ours.open_session()
         await ours.cancel(session, "x" * 100_000)
 
     workers(main)
     assert not StreamEvent.objects.exists()
 
 
-def test_a_level_that_is_set_elsewhere_holds_at_the_next_request(layer: FakeLayer) -> None:
+def test_a_level_set_on_another_worker_holds_at_the_next_request(layer: FakeLayer) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
-        session = await ours.opened()
+        session = await ours.open_session()
         there = await theirs.found(session)
         session.log_level = "error"
         await ours.save(session)
@@ -217,9 +217,9 @@ def test_a_level_that_is_set_elsewhere_holds_at_the_next_request(layer: FakeLaye
     workers(main, layer)
 
 
-def test_while_something_is_open_a_level_holds_without_a_request(layer: FakeLayer) -> None:
+def test_a_level_holds_without_a_request_while_a_call_is_open(layer: FakeLayer) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
-        session = await ours.opened()
+        session = await ours.open_session()
         there = await theirs.found(session)
         there.open_streams += 1
         session.log_level = "error"
@@ -229,7 +229,7 @@ def test_while_something_is_open_a_level_holds_without_a_request(layer: FakeLaye
     workers(main, layer)
 
 
-def test_a_busy_session_that_cannot_be_read_again_now_is_read_by_its_next_request(
+def test_a_busy_session_that_cannot_be_read_is_read_by_its_next_request(
     layer: FakeLayer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problems: list[Any] = []
@@ -239,7 +239,7 @@ def test_a_busy_session_that_cannot_be_read_again_now_is_read_by_its_next_reques
 
     async def main(ours: Worker, theirs: Worker) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-        session = await ours.opened()
+        session = await ours.open_session()
         there = await theirs.found(session)
         there.open_streams += 1
         with monkeypatch.context() as down:
@@ -254,7 +254,7 @@ def test_a_busy_session_that_cannot_be_read_again_now_is_read_by_its_next_reques
     assert problems == []
 
 
-def test_initialized_that_is_said_elsewhere_is_heard(layer: FakeLayer) -> None:
+def test_initialized_on_another_worker_is_noticed(layer: FakeLayer) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.open(
             owner="ada", revision=LATEST_HANDSHAKE, client_info={}, capabilities={}, server="default"
@@ -269,19 +269,19 @@ def test_initialized_that_is_said_elsewhere_is_heard(layer: FakeLayer) -> None:
     workers(main, layer)
 
 
-def test_the_one_who_opened_a_session_need_not_tell_that_it_is_initialized() -> None:
+def test_the_worker_that_opened_a_session_publishes_no_initialized_event() -> None:
     async def main(ours: Worker, _: Worker) -> None:
-        await ours.opened()
+        await ours.open_session()
 
     workers(main)
     assert not StreamEvent.objects.exists()
 
 
-def test_news_are_followed_only_while_something_depends_on_them(clock: Clock) -> None:
+def test_session_events_are_followed_only_while_needed(clock: Clock) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
-        session = await ours.opened()
+        session = await ours.open_session()
         there = await theirs.found(session)
-        there.in_flight[1] = Flight()
+        there.in_flight[1] = CancellableCall()
         followed, trusted = theirs._invalidation, theirs._entries[session.key]
         trusted.fresh_until = 0.0
         await clock.advance(3 * invalidation.CHECK_INTERVAL_SECONDS)
@@ -297,9 +297,9 @@ def test_news_are_followed_only_while_something_depends_on_them(clock: Clock) ->
     workers(main)
 
 
-def test_it_is_not_given_up_while_a_session_is_being_looked_up(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_subscription_is_kept_during_the_lookup_of_a_session(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
-        session, find = await ours.opened(), theirs._find_row
+        session, find = await ours.open_session(), theirs._find_row
         begun, go = threading.Event(), threading.Event()
 
         def slow_find(*arguments: Any, **options: Any) -> Row | None:
@@ -318,9 +318,9 @@ def test_it_is_not_given_up_while_a_session_is_being_looked_up(clock: Clock, mon
     workers(main)
 
 
-def test_a_log_that_cannot_be_read_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_open_though_the_log_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
-        session = await ours.opened()
+        session = await ours.open_session()
 
         async def fail(*_: Any, **__: Any) -> None:
             raise RuntimeError("no log")
@@ -333,14 +333,14 @@ def test_a_log_that_cannot_be_read_keeps_nobody_out(monkeypatch: pytest.MonkeyPa
 
 
 class TestActivity:
-    """Counts for people, over all processes."""
+    """Reports of open calls and streams for the admin, over all processes."""
 
-    def test_processes_report_what_is_open_and_when_nothing_is_any_more(self, clock: Clock) -> None:
+    def test_processes_report_open_calls_and_their_end(self, clock: Clock) -> None:
         async def main(ours: Worker, theirs: Worker) -> None:
-            session = await ours.opened()
+            session = await ours.open_session()
             there = await theirs.found(session)
-            session.in_flight |= {1: Flight(), 2: Flight()}
-            there.in_flight[3] = Flight()
+            session.in_flight |= {1: CancellableCall(), 2: CancellableCall()}
+            there.in_flight[3] = CancellableCall()
             there.open_streams = 1
             while (found := await ours._executor.run(get_reported_activity)) != {session.pk: SessionActivity(3, 1)}:
                 assert set(found) <= {session.pk}
@@ -353,21 +353,21 @@ class TestActivity:
 
         workers(main)
 
-    def test_a_process_without_anything_open_writes_nothing(self, clock: Clock) -> None:
+    def test_an_idle_process_writes_no_report(self, clock: Clock) -> None:
         async def main(ours: Worker, _: Worker) -> None:
-            await ours.opened()
+            await ours.open_session()
             await clock.advance(3 * invalidation.CHECK_INTERVAL_SECONDS)
 
         workers(main)
         assert not StreamEvent.objects.exists()
 
-    def test_what_was_not_repeated_is_not_believed(self, clock: Clock) -> None:
+    def test_a_report_that_is_not_repeated_expires(self, clock: Clock) -> None:
         async def main(ours: Worker, _: Worker) -> None:
-            session = await ours.opened()
-            session.in_flight[1] = Flight()
+            session = await ours.open_session()
+            session.in_flight[1] = CancellableCall()
             while not await ours._executor.run(get_reported_activity):
                 await clock.advance(invalidation.CHECK_INTERVAL_SECONDS)
-            await eventually(lambda: not ours._tasks)  # one that is written late would carry the later time
+            await eventually(lambda: not ours._tasks)  # an entry that is written late would carry the later time
             clock.move(activity.REPORT_TTL_SECONDS + 1)  # without a look, as if the process were gone
             assert await ours._executor.run(get_reported_activity) == {}
 

@@ -31,7 +31,7 @@ HOUR = 3600
 
 
 class Clock:
-    """Monotonic time that stands still until it is moved."""
+    """Monotonic time that moves only when a test moves it."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -40,8 +40,8 @@ class Clock:
         return self.now
 
 
-class Flight:
-    """A call in flight, which can say whether it was cancelled."""
+class RunningCall:
+    """A call in flight that records its cancellation."""
 
     def __init__(self) -> None:
         self.cancelled, self._loop = asyncio.Event(), asyncio.get_running_loop()
@@ -67,13 +67,13 @@ def store(clock: Clock) -> DatabaseSessionStore:
 
 @pytest.fixture
 def elsewhere(clock: Clock) -> DatabaseSessionStore:
-    """The store of another worker."""
+    """Provide the store of another worker."""
     other = DatabaseSessionStore(LeasingExecutor())
     session_closed.disconnect(other._on_closed, sender=Row)
     return other
 
 
-async def opened(
+async def open_session(
     store: DatabaseSessionStore, owner: str = "ada", *, initialized: bool = True, **options: Any
 ) -> ServerSession:
     info: dict[str, Any] = {"name": "client", "version": "1"}
@@ -86,12 +86,12 @@ async def opened(
 
 
 async def age(session: ServerSession, **columns: Any) -> None:
-    """Change the row behind everybody's back, as another worker or time would."""
+    """Change the row without the store, as another worker or time would."""
     await Row.objects.filter(key_hash=Row.hash(session.key)).aupdate(**columns)
 
 
 async def settle(store: DatabaseSessionStore) -> None:
-    """Wait for what the store does in the background."""
+    """Wait for the background tasks of the store."""
     await asyncio.gather(*store._tasks)
 
 
@@ -100,24 +100,24 @@ def ago(seconds: float) -> Any:
 
 
 @contextlib.contextmanager
-def heard(signal: Any) -> Iterator[list[Row]]:
+def record_sessions(signal: Any) -> Iterator[list[Row]]:
     rows: list[Row] = []
 
-    def hear(*, session: Row, **_: Any) -> None:
+    def record(*, session: Row, **_: Any) -> None:
         rows.append(session)
 
-    signal.connect(hear)
+    signal.connect(record)
     try:
         yield rows
     finally:
-        signal.disconnect(hear)
+        signal.disconnect(record)
 
 
 class TestOpening:
-    async def test_the_row_says_what_the_client_said(self, store: DatabaseSessionStore) -> None:
+    async def test_the_row_has_the_details_of_the_client(self, store: DatabaseSessionStore) -> None:
         user = await get_user_model()._default_manager.acreate(username="ada")
-        with heard(session_opened) as rows:
-            session = await opened(store, user_id=user.pk, initialized=False)
+        with record_sessions(session_opened) as rows:
+            session = await open_session(store, user_id=user.pk, initialized=False)
         row = await Row.objects.aget()
         assert rows == [row]
         assert (row.owner, row.server, row.revision, row.user_id) == (
@@ -132,74 +132,72 @@ class TestOpening:
         assert session.pk == row.pk
 
     async def test_text_that_postgresql_cannot_store_is_replaced(self, store: DatabaseSessionStore) -> None:
-        session = await opened(store, client_info={"name": "a\0b", "n\0": [{"x": "\0"}]})
+        session = await open_session(store, client_info={"name": "a\0b", "n\0": [{"x": "\0"}]})
         await Row.objects.aget()
         assert session.client_info == {"name": "a\ufffdb", "n\ufffd": [{"x": "\ufffd"}]}
 
-    async def test_a_client_that_says_too_much_about_itself_is_refused(self, store: DatabaseSessionStore) -> None:
+    async def test_a_client_with_too_long_details_is_refused(self, store: DatabaseSessionStore) -> None:
         with pytest.raises(InvalidParams):
-            await opened(store, client_info={"name": "x" * 70_000})
+            await open_session(store, client_info={"name": "x" * 70_000})
         assert not await Row.objects.aexists()
 
     @override_settings(MCP={"LIMITS": {"SESSIONS_PER_OWNER": 2}})
-    async def test_above_the_quota_the_session_idle_longest_ends_here_at_once(
-        self, store: DatabaseSessionStore
-    ) -> None:
-        idle, used = await opened(store), await opened(store)
+    async def test_above_the_quota_the_session_idle_longest_ends_at_once(self, store: DatabaseSessionStore) -> None:
+        idle, used = await open_session(store), await open_session(store)
         await age(idle, last_seen=ago(50))
         await age(used, last_seen=ago(10))
-        newest = await opened(store)
+        newest = await open_session(store)
         assert store.peek(idle.key, "ada") is None
         assert await store.load(idle.key, "ada") is None
         assert await store.load(used.key, "ada") is used
         assert await store.load(newest.key, "ada") is newest
 
     @override_settings(MCP={"LIMITS": {"SESSIONS_PER_OWNER": 2}})
-    async def test_a_session_that_serves_a_call_is_not_the_first_to_give_way(self, store: DatabaseSessionStore) -> None:
-        busy, idle = await opened(store), await opened(store)
+    async def test_a_busy_session_is_not_the_first_to_end_above_the_quota(self, store: DatabaseSessionStore) -> None:
+        busy, idle = await open_session(store), await open_session(store)
         await age(busy, last_seen=ago(50))
-        busy.in_flight[1] = Flight()
-        await opened(store)
+        busy.in_flight[1] = RunningCall()
+        await open_session(store)
         assert await store.load(busy.key, "ada") is busy
         assert await store.load(idle.key, "ada") is None
 
     @override_settings(MCP={"LIMITS": {"SESSIONS_PER_OWNER": 1}})
     async def test_the_local_principal_has_no_quota(self, store: DatabaseSessionStore) -> None:
-        sessions = [await opened(store, LOCAL_OWNER) for _ in range(3)]
+        sessions = [await open_session(store, LOCAL_OWNER) for _ in range(3)]
         assert [await store.load(session.key, LOCAL_OWNER) for session in sessions] == sessions
 
     @override_settings(MCP={"LIMITS": {"SESSIONS": 2}})
-    async def test_above_the_cap_of_a_server_nobody_opens_a_session(self, store: DatabaseSessionStore) -> None:
-        await opened(store, "a")
-        other = await opened(store, LOCAL_OWNER)
+    async def test_above_the_cap_of_a_server_no_session_opens(self, store: DatabaseSessionStore) -> None:
+        await open_session(store, "a")
+        other = await open_session(store, LOCAL_OWNER)
         with pytest.raises(Overloaded) as refused:
-            await opened(store, "b")
+            await open_session(store, "b")
         assert refused.value.retry_after > 0
-        await opened(store, "b", server="staff")
+        await open_session(store, "b", server="staff")
         await store.end(other, "client")
-        await opened(store, "b")
+        await open_session(store, "b")
 
     @override_settings(MCP={"LIMITS": {"SESSIONS": 1}})
     async def test_expired_sessions_do_not_count_before_they_are_reaped(
         self, store: DatabaseSessionStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        await age(await opened(store), last_seen=ago(HOUR + 1))
+        await age(await open_session(store), last_seen=ago(HOUR + 1))
         monkeypatch.setattr(expiry, "expire_sessions", lambda *_, **__: None)
-        await opened(store)
+        await open_session(store)
 
 
 class TestFinding:
-    def test_a_session_that_was_read_lately_is_found_without_a_query(
+    def test_a_recently_read_session_is_found_without_a_query(
         self, store: DatabaseSessionStore, django_assert_num_queries: Any
     ) -> None:
-        session = async_to_sync(opened)(store)
+        session = async_to_sync(open_session)(store)
         with django_assert_num_queries(0):
             assert store.peek(session.key, "ada") is session
 
     async def test_it_is_read_again_after_a_while_into_the_same_object(
         self, store: DatabaseSessionStore, clock: Clock
     ) -> None:
-        session = await opened(store)
+        session = await open_session(store)
         clock.now += TRUST_SECONDS
         assert store.peek(session.key, "ada") is None
         await age(session, log_level="error")
@@ -207,10 +205,10 @@ class TestFinding:
         assert session.log_level == "error"
         assert store.peek(session.key, "ada") is session
 
-    async def test_another_worker_knows_it_from_the_row(
+    async def test_another_worker_reads_it_from_the_row(
         self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
-        session = await opened(store)
+        session = await open_session(store)
         session.log_level = "debug"
         await store.save(session)
         found = await elsewhere.load(session.key, "ada")
@@ -220,18 +218,18 @@ class TestFinding:
         assert (found.client_info, found.client_capabilities) == (session.client_info, session.client_capabilities)
         assert (found.log_level, found.initialized, found.pk) == ("debug", True, session.pk)
 
-    async def test_a_foreign_session_is_no_session_and_goes_on(
+    async def test_a_session_of_another_owner_is_not_found_and_goes_on(
         self, subtests: pytest.Subtests, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
         for owner in ["bob", "", "ADA", "local"]:
             with subtests.test(owner=owner):
-                session = await opened(store)
-                session.in_flight[1] = flight = Flight()
+                session = await open_session(store)
+                session.in_flight[1] = call = RunningCall()
                 assert store.peek(session.key, owner) is None
                 assert await store.load(session.key, owner) is None
                 assert await elsewhere.load(session.key, owner) is None
                 assert store.peek(session.key, "ada") is session
-                assert not flight.cancelled.is_set()
+                assert not call.cancelled.is_set()
 
     async def test_an_unknown_key_is_no_session(self, subtests: pytest.Subtests, store: DatabaseSessionStore) -> None:
         for key in ["", "unknown", "x" * 5000, "\udc80\0ü"]:
@@ -242,7 +240,7 @@ class TestFinding:
     async def test_a_session_of_another_server_is_unknown_to_a_store_that_has_one(
         self, store: DatabaseSessionStore, clock: Clock
     ) -> None:
-        session = await opened(store, server="staff")
+        session = await open_session(store, server="staff")
         assert await DatabaseSessionStore(LeasingExecutor(), server="default").load(session.key, "ada") is None
         assert await DatabaseSessionStore(LeasingExecutor(), server="staff").load(session.key, "ada") is not None
 
@@ -250,22 +248,22 @@ class TestFinding:
         self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
         owner = "https://issuer.example/|" + "s" * 400
-        session = await opened(store, owner)
+        session = await open_session(store, owner)
         assert store.peek(session.key, owner) is session
         assert await elsewhere.load(session.key, owner) is not None
         assert await elsewhere.load(session.key, owner + "t") is None
 
-    async def test_a_revision_that_is_served_no_more_ends_its_sessions(
+    async def test_a_revision_no_longer_served_ends_its_sessions(
         self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
-        session = await opened(store)
+        session = await open_session(store)
         await age(session, revision="1999")
         assert await elsewhere.load(session.key, "ada") is None
 
     async def test_before_initialized_every_request_reads_the_row(
         self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
-        session = await opened(store, initialized=False)
+        session = await open_session(store, initialized=False)
         assert store.peek(session.key, "ada") is None
         there = await elsewhere.load(session.key, "ada")
         assert there is not None
@@ -277,18 +275,18 @@ class TestFinding:
     async def test_two_requests_that_read_the_row_at_once_share_one_session(
         self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
-        session = await opened(store)
+        session = await open_session(store)
         first, second = await asyncio.gather(*(elsewhere.load(session.key, "ada") for _ in range(2)))
         assert first is not None
         assert first is second
 
-    async def test_what_a_process_remembers_is_bounded_but_for_running_calls(
+    async def test_the_cache_is_bounded_but_for_sessions_with_running_calls(
         self, store: DatabaseSessionStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(module, "MAX_CACHED_SESSIONS", 2)
-        busy = await opened(store)
-        busy.in_flight[1] = Flight()
-        idle = [await opened(store) for _ in range(3)]
+        busy = await open_session(store)
+        busy.in_flight[1] = RunningCall()
+        idle = [await open_session(store) for _ in range(3)]
         assert store.peek(busy.key, "ada") is busy
         assert [store.peek(session.key, "ada") for session in idle] == [None, None, idle[2]]
         assert len(store._entries) == len(store._keys_by_pk) == 2
@@ -296,97 +294,97 @@ class TestFinding:
 
 
 class TestExpiry:
-    async def test_a_session_that_is_over_is_unknown_once_the_row_is_read_again(
+    async def test_an_ended_session_is_unknown_after_its_row_is_read_again(
         self, subtests: pytest.Subtests, store: DatabaseSessionStore, clock: Clock
     ) -> None:
         for columns in [{"last_seen": ago(HOUR + 1)}, {"expires": ago(1)}, {"terminated_at": ago(1)}]:
             with subtests.test(columns=columns):
-                session = await opened(store)
+                session = await open_session(store)
                 await age(session, **columns)
                 clock.now += TRUST_SECONDS
                 assert await store.load(session.key, "ada") is None
                 assert store._entries == {}
 
-    async def test_a_call_running_for_a_session_that_ended_elsewhere_is_cancelled_when_that_is_noticed(
+    async def test_a_call_of_a_session_that_ended_on_another_worker_is_cancelled(
         self, store: DatabaseSessionStore, clock: Clock
     ) -> None:
-        session = await opened(store)
-        session.in_flight[1] = flight = Flight()
+        session = await open_session(store)
+        session.in_flight[1] = call = RunningCall()
         await age(session, terminated_at=ago(1))
         clock.now += TRUST_SECONDS
         assert await store.load(session.key, "ada") is None
-        await flight.cancelled.wait()
+        await call.cancelled.wait()
 
     async def test_a_session_that_serves_a_call_is_not_idle(self, store: DatabaseSessionStore, clock: Clock) -> None:
-        session = await opened(store)
-        session.in_flight[1] = Flight()
+        session = await open_session(store)
+        session.in_flight[1] = RunningCall()
         await age(session, last_seen=ago(2 * HOUR))
         clock.now += TRUST_SECONDS
         assert await store.load(session.key, "ada") is session
         assert (await Row.objects.aget()).last_seen > ago(60)
 
-    async def test_opening_reaps_what_expired_and_spares_what_is_busy(
+    async def test_opening_reaps_expired_sessions_but_not_busy_ones(
         self, store: DatabaseSessionStore, clock: Clock
     ) -> None:
-        idle, busy, old = await opened(store, "a"), await opened(store, "b"), await opened(store, "c")
-        busy.in_flight[1] = Flight()
+        idle, busy, old = await open_session(store, "a"), await open_session(store, "b"), await open_session(store, "c")
+        busy.in_flight[1] = RunningCall()
         await age(idle, last_seen=ago(HOUR + 1))
         await age(busy, last_seen=ago(HOUR + 1))
         await age(old, expires=ago(1))
         clock.now += expiry.EXPIRY_INTERVAL_SECONDS
-        with heard(session_closed) as rows:
-            await opened(store, "d")
+        with record_sessions(session_closed) as rows:
+            await open_session(store, "d")
         assert {(row.owner, row.end_reason) for row in rows} == {("a", EndReason.IDLE), ("c", EndReason.LIFETIME)}
         assert (await Row.objects.aget(owner="b")).last_seen > ago(60)
 
     async def test_reaping_is_rare(self, store: DatabaseSessionStore, clock: Clock) -> None:
-        await age(await opened(store, "a"), last_seen=ago(HOUR + 1))
+        await age(await open_session(store, "a"), last_seen=ago(HOUR + 1))
         clock.now += expiry.EXPIRY_INTERVAL_SECONDS - 1
-        await opened(store, "b")
+        await open_session(store, "b")
         assert (await Row.objects.aget(owner="a")).terminated_at is None
         clock.now += 1
-        await opened(store, "c")
+        await open_session(store, "c")
         assert (await Row.objects.aget(owner="a")).terminated_at is not None
 
     async def test_ended_sessions_are_deleted_after_a_day(self, store: DatabaseSessionStore, clock: Clock) -> None:
         for owner, seconds in (("old", 25 * HOUR), ("new", 23 * HOUR)):
-            await age(await opened(store, owner), terminated_at=ago(seconds))
+            await age(await open_session(store, owner), terminated_at=ago(seconds))
         clock.now += expiry.EXPIRY_INTERVAL_SECONDS
-        await opened(store, "c")
+        await open_session(store, "c")
         assert {row.owner async for row in Row.objects.all()} == {"new", "c"}
 
-    async def test_of_the_ended_sessions_only_so_many_are_kept(
+    async def test_the_number_of_kept_ended_sessions_is_bounded(
         self, store: DatabaseSessionStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(expiry, "MAX_ENDED_SESSIONS", 2)
         for seconds in (40, 30, 20, 10):
-            await age(await opened(store, f"{seconds} ago"), terminated_at=ago(seconds))
+            await age(await open_session(store, f"{seconds} ago"), terminated_at=ago(seconds))
         clock.now += expiry.EXPIRY_INTERVAL_SECONDS
-        await opened(store, "c")
+        await open_session(store, "c")
         assert {row.owner async for row in Row.objects.all()} == {"20 ago", "10 ago", "c"}
 
-    async def test_a_client_that_opens_and_ends_sessions_all_the_time_is_cleaned_up_after(
+    async def test_sessions_of_a_client_that_opens_and_ends_many_are_deleted(
         self, store: DatabaseSessionStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(expiry, "MAX_ENDED_SESSIONS", 2)
         monkeypatch.setattr(expiry, "MAX_OPENED_BETWEEN_RUNS", 3)
         for _ in range(20):
-            await store.end(await opened(store), "deleted by the client")
+            await store.end(await open_session(store), "deleted by the client")
         assert await Row.objects.acount() <= 2 + 3
 
 
 class TestSaving:
     async def test_the_log_level_and_initialized_are_written(self, store: DatabaseSessionStore) -> None:
-        session = await opened(store, initialized=False)
+        session = await open_session(store, initialized=False)
         session.log_level, session.initialized = "warning", True
         await store.save(session)
         row = await Row.objects.aget()
         assert (row.log_level, row.initialized) == ("warning", True)
 
-    async def test_one_worker_does_not_write_over_what_another_wrote(
+    async def test_one_worker_does_not_overwrite_the_columns_of_another(
         self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
-        here = await opened(store, initialized=False)
+        here = await open_session(store, initialized=False)
         there = await elsewhere.load(here.key, "ada")
         assert there is not None
         there.log_level = "debug"
@@ -401,7 +399,7 @@ class TestSaving:
     async def test_a_read_that_crosses_a_write_does_not_undo_it(
         self, store: DatabaseSessionStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        session = await opened(store)
+        session = await open_session(store)
         find = store._find_row
 
         def slow_find(*arguments: Any, **options: Any) -> Row | None:
@@ -414,8 +412,10 @@ class TestSaving:
         assert await store.load(session.key, "ada") is session
         assert session.log_level == "error"
 
-    def test_nothing_new_is_not_written(self, store: DatabaseSessionStore, django_assert_num_queries: Any) -> None:
-        session = async_to_sync(opened)(store, initialized=False)
+    def test_unchanged_values_are_not_written(
+        self, store: DatabaseSessionStore, django_assert_num_queries: Any
+    ) -> None:
+        session = async_to_sync(open_session)(store, initialized=False)
         with django_assert_num_queries(0):
             async_to_sync(store.save)(session)
 
@@ -424,32 +424,30 @@ class TestEnding:
     async def test_an_ended_session_is_unknown_everywhere_and_its_calls_are_cancelled(
         self, store: DatabaseSessionStore, elsewhere: DatabaseSessionStore
     ) -> None:
-        session = await opened(store)
-        session.in_flight[1] = flight = Flight()
-        with heard(session_closed) as rows:
+        session = await open_session(store)
+        session.in_flight[1] = call = RunningCall()
+        with record_sessions(session_closed) as rows:
             await store.end(session, EndReason.CLIENT)
-        assert flight.cancelled.is_set()
+        assert call.cancelled.is_set()
         assert store.peek(session.key, "ada") is None
         assert await store.load(session.key, "ada") is None
         assert await elsewhere.load(session.key, "ada") is None
         assert [(row.key_hash, row.end_reason) for row in rows] == [(Row.hash(session.key), "client")]
 
-    async def test_a_session_ended_by_the_admin_of_this_process_is_over_at_once(
-        self, store: DatabaseSessionStore
-    ) -> None:
-        session = await opened(store)
-        session.in_flight[1] = flight = Flight()
+    async def test_a_session_ended_by_the_admin_of_this_process_ends_at_once(self, store: DatabaseSessionStore) -> None:
+        session = await open_session(store)
+        session.in_flight[1] = call = RunningCall()
         # From a thread that has nothing to do with the event loop.
         thread = threading.Thread(target=store._on_closed, kwargs={"session": await Row.objects.aget()})
         thread.start()
-        await flight.cancelled.wait()
+        await call.cancelled.wait()
         thread.join()
         assert store.peek(session.key, "ada") is None
 
-    async def test_a_session_that_ends_while_its_row_is_being_read_is_not_brought_back(
+    async def test_a_session_that_ends_while_its_row_is_read_is_not_revived(
         self, store: DatabaseSessionStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        session = await opened(store)
+        session = await open_session(store)
         find = store._find_row
 
         def slow_find(*arguments: Any, **options: Any) -> Row | None:
@@ -461,8 +459,8 @@ class TestEnding:
         assert await store.load(session.key, "ada") is None
         assert store.peek(session.key, "ada") is None
 
-    async def test_the_first_reason_stays(self, store: DatabaseSessionStore) -> None:
-        session = await opened(store)
+    async def test_the_first_reason_is_kept(self, store: DatabaseSessionStore) -> None:
+        session = await open_session(store)
         await store.end(session, "client")
         await store.end(session, "admin")
         assert (await Row.objects.aget()).end_reason == "client"
@@ -472,7 +470,7 @@ class TestTouching:
     def test_one_write_a_minute_and_in_the_background(
         self, store: DatabaseSessionStore, clock: Clock, django_assert_num_queries: Any
     ) -> None:
-        session = async_to_sync(opened)(store)
+        session = async_to_sync(open_session)(store)
         async_to_sync(age)(session, last_seen=ago(300))
 
         async def touch() -> None:
@@ -491,7 +489,7 @@ class TestTouching:
     async def test_a_touch_that_another_worker_made_is_not_repeated(
         self, store: DatabaseSessionStore, clock: Clock
     ) -> None:
-        session = await opened(store)
+        session = await open_session(store)
         await age(session, last_seen=(moment := ago(5)))
         clock.now += module.TOUCH_INTERVAL_SECONDS
         store.touch(session)
@@ -503,19 +501,19 @@ class TestTouching:
     async def test_touching_a_session_that_ended_elsewhere_cancels_its_calls(
         self, store: DatabaseSessionStore, clock: Clock
     ) -> None:
-        session = await opened(store)
-        session.in_flight[1] = flight = Flight()
+        session = await open_session(store)
+        session.in_flight[1] = call = RunningCall()
         await age(session, terminated_at=ago(1))
         clock.now += module.TOUCH_INTERVAL_SECONDS
         store.touch(session)
-        await flight.cancelled.wait()
+        await call.cancelled.wait()
         assert session.key not in store._entries
 
     async def test_a_long_call_keeps_its_session_alive_by_itself(
         self, store: DatabaseSessionStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(module, "TOUCH_INTERVAL_SECONDS", 0.001)
-        session = await opened(store)
+        session = await open_session(store)
         touched, often = [], asyncio.Event()
 
         def touch(which: ServerSession) -> None:
@@ -524,14 +522,14 @@ class TestTouching:
                 often.set()
 
         monkeypatch.setattr(store, "touch", touch)
-        session.in_flight[1] = Flight()
+        session.in_flight[1] = RunningCall()
         await often.wait()
         assert set(touched) == {session}
 
-    async def test_an_idle_session_is_looked_after_only_while_a_call_can_begin_unseen(
+    async def test_an_idle_session_is_tracked_only_while_a_call_can_begin(
         self, store: DatabaseSessionStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        session = await opened(store)
+        session = await open_session(store)
         monkeypatch.setattr(store, "touch", lambda _: pytest.fail("it serves no call"))
         known = store._entries[session.key]
         store._on_touch_timer(weakref.ref(known))
@@ -542,23 +540,23 @@ class TestTouching:
         await store.load(session.key, "ada")
         assert known.touch_timer is not None
 
-    async def test_a_session_that_is_over_is_not_looked_after(self, store: DatabaseSessionStore) -> None:
-        session = await opened(store)
+    async def test_an_ended_session_is_not_tracked(self, store: DatabaseSessionStore) -> None:
+        session = await open_session(store)
         known = store._entries[session.key]
         await store.end(session, "client")
-        session.in_flight[1] = Flight()
+        session.in_flight[1] = RunningCall()
         store._on_touch_timer(weakref.ref(known))
         assert known.touch_timer is None
         assert not store._tasks
 
-    async def test_a_session_that_is_over_is_let_go_before_its_alarm_is_due(self, store: DatabaseSessionStore) -> None:
-        session = await opened(store)
+    async def test_an_ended_session_is_released_before_its_timer_is_due(self, store: DatabaseSessionStore) -> None:
+        session = await open_session(store)
         known = weakref.ref(store._entries[session.key])
         assert known() is not None
         await store.end(session, "client")
         assert known() is None
 
-    async def test_a_database_that_is_away_does_not_end_sessions(
+    async def test_a_database_outage_does_not_end_sessions(
         self,
         store: DatabaseSessionStore,
         clock: Clock,
@@ -568,7 +566,7 @@ class TestTouching:
         def away(*_: Any, **__: Any) -> bool:
             raise DatabaseError("gone")
 
-        session = await opened(store)
+        session = await open_session(store)
         clock.now += module.TOUCH_INTERVAL_SECONDS
         monkeypatch.setattr(expiry, "touch_session", away)
         store.touch(session)
@@ -579,7 +577,7 @@ class TestTouching:
 
     @override_settings(MCP={"LIMITS": {"SESSION_IDLE": 20}})
     async def test_a_short_idle_time_is_touched_more_often(self, store: DatabaseSessionStore, clock: Clock) -> None:
-        session = await opened(store)
+        session = await open_session(store)
         clock.now += 5
         store.touch(session)
         assert store._tasks
@@ -593,7 +591,7 @@ def test_many_loops_in_many_threads_share_a_store(clock: Clock) -> None:
     problems: list[BaseException] = []
 
     async def live() -> None:
-        session = await opened(store, "crowd")
+        session = await open_session(store, "crowd")
         await store.load(session.key, "crowd")
         await store.end(session, "client")
         assert await store.load(session.key, "crowd") is None

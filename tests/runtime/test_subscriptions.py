@@ -1,4 +1,4 @@
-"""What sessions subscribed to, and their streams as views of the log."""
+"""The subscriptions of sessions, and their streams as views of the log."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ pytestmark = real_threads
 REVISION = "2025-11-25"
 
 
-class Stage:
+class SubscriptionServer:
     """One server with a session, in a process that follows the log."""
 
     def __init__(self, executor: LeasingExecutor, revision: str, most: int) -> None:
@@ -100,7 +100,7 @@ class Stage:
 
 
 class Stream(list[Any]):
-    """What a stream was given."""
+    """Records the messages of a stream."""
 
     view: Any
 
@@ -120,19 +120,19 @@ class Stream(list[Any]):
         return [message["params"]["uri"] for message in self.messages]
 
 
-def run(main: Callable[[Stage], Awaitable[Any]], *, revision: str = REVISION, most: int = 100) -> Any:
-    async def on_a_stage(executor: LeasingExecutor) -> Any:
-        return await main(Stage(executor, revision, most))
+def run(main: Callable[[SubscriptionServer], Awaitable[Any]], *, revision: str = REVISION, most: int = 100) -> Any:
+    async def run_with_server(executor: LeasingExecutor) -> Any:
+        return await main(SubscriptionServer(executor, revision, most))
 
-    return serve(on_a_stage)
+    return serve(run_with_server)
 
 
-def test_a_stream_carries_what_is_for_its_session_with_the_numbers_of_the_log() -> None:
-    async def main(stage: Stage) -> None:
-        one, other = await stage.session(), await stage.session()
-        stream, elsewhere = await stage.open(one), await stage.open(other)
+def test_a_stream_carries_the_events_of_its_session_with_their_numbers() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        one, other = await site.session(), await site.session()
+        stream, elsewhere = await site.open(one), await site.open(other)
         message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}
-        seq = await stage.publish("message", message, f"session:{one.pk}")
+        seq = await site.publish("message", message, f"session:{one.pk}")
         await eventually(lambda: stream)
         assert stream == [(seq, message)]
         assert (elsewhere, stream.view.position) == ([], seq)
@@ -140,13 +140,13 @@ def test_a_stream_carries_what_is_for_its_session_with_the_numbers_of_the_log() 
     run(main)
 
 
-def test_a_session_is_told_of_what_it_subscribed_to_and_of_its_parts() -> None:
-    async def main(stage: Stage) -> None:
-        session = await stage.session()
-        await stage.changes.subscribe(stage.call(session), "note://open")
-        stream = await stage.open(session)
+def test_a_session_receives_updates_of_its_resources_and_their_parts() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        session = await site.session()
+        await site.changes.subscribe(site.call(session), "note://open")
+        stream = await site.open(session)
         for uri in ("note://open", "note://open/a", "note://opening", "note://other", "note://open/a"):
-            await stage.publish("updated", {"uri": uri})
+            await site.publish("updated", {"uri": uri})
         await eventually(lambda: len(stream) == 3)
         assert stream.uris == ["note://open", "note://open/a", "note://open/a"]
         assert stream.messages[0] == {
@@ -158,56 +158,56 @@ def test_a_session_is_told_of_what_it_subscribed_to_and_of_its_parts() -> None:
     run(main)
 
 
-def test_what_is_subscribed_to_on_another_worker_takes_effect_in_an_open_stream() -> None:
-    async def main(stage: Stage) -> None:
-        session = await stage.session()
-        stream = await stage.open(session)
-        await stage.publish("updated", {"uri": "note://open"})
-        await stage.changes.subscribe(stage.call(session), "note://open")
-        told = await stage.publish("updated", {"uri": "note://open"})
-        await stage.changes.unsubscribe(stage.call(session), "note://open")
-        await stage.publish("updated", {"uri": "note://open"})
-        last = await stage.publish("list_changed", {"kind": "tools"})
+def test_a_subscription_on_another_worker_takes_effect_in_an_open_stream() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        session = await site.session()
+        stream = await site.open(session)
+        await site.publish("updated", {"uri": "note://open"})
+        await site.changes.subscribe(site.call(session), "note://open")
+        told = await site.publish("updated", {"uri": "note://open"})
+        await site.changes.unsubscribe(site.call(session), "note://open")
+        await site.publish("updated", {"uri": "note://open"})
+        last = await site.publish("list_changed", {"kind": "tools"})
         await eventually(lambda: len(stream) == 2)
         assert [seq for seq, _ in stream] == [told, last]
 
     run(main)
 
 
-def test_a_resumed_stream_tells_what_was_missed_in_order_and_nothing_from_before_the_subscription() -> None:
-    async def main(stage: Stage) -> None:
-        session = await stage.session()
+def test_a_resumed_stream_replays_missed_events_since_the_subscription_in_order() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        session = await site.session()
         start = EventLog()
-        after = await stage.executor.run(start.head)
-        await stage.publish("updated", {"uri": "note://open"})
-        await stage.changes.subscribe(stage.call(session), "note://open")
+        after = await site.executor.run(start.head)
+        await site.publish("updated", {"uri": "note://open"})
+        await site.changes.subscribe(site.call(session), "note://open")
         numbers = []
         for n in range(6):
             if n % 2:
-                numbers.append(await stage.publish("message", {"n": n}, f"session:{session.pk}"))
+                numbers.append(await site.publish("message", {"n": n}, f"session:{session.pk}"))
             else:
-                numbers.append(await stage.publish("updated", {"uri": "note://open"}))
-        stream = await stage.open(session, after)
+                numbers.append(await site.publish("updated", {"uri": "note://open"}))
+        stream = await site.open(session, after)
         assert [seq for seq, _ in stream] == numbers
-        again = await stage.open(session, numbers[3])
+        again = await site.open(session, numbers[3])
         assert [seq for seq, _ in again] == numbers[4:]
-        fresh = await stage.open(session)
+        fresh = await site.open(session)
         assert fresh == []
         assert fresh.view.position >= numbers[-1]
 
     run(main)
 
 
-def test_permission_is_asked_for_again_when_a_resource_changes() -> None:
-    async def main(stage: Stage) -> None:
-        session = await stage.session()
-        await stage.changes.subscribe(stage.call(session), "note://secret")
-        await stage.changes.subscribe(stage.call(session), "note://open")
-        stream = await stage.open(session)
-        stage.principal = make_principal()
-        blind = await stage.open(session)
+def test_permission_is_checked_again_when_a_resource_changes() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        session = await site.session()
+        await site.changes.subscribe(site.call(session), "note://secret")
+        await site.changes.subscribe(site.call(session), "note://open")
+        stream = await site.open(session)
+        site.principal = make_principal()
+        blind = await site.open(session)
         for uri in ("note://secret", "note://open", "note://secret", "note://open"):
-            await stage.publish("updated", {"uri": uri})
+            await site.publish("updated", {"uri": uri})
         await eventually(lambda: len(stream) == 4 and len(blind) == 2)
         assert stream.uris == ["note://secret", "note://open", "note://secret", "note://open"]
         assert blind.uris == ["note://open", "note://open"]
@@ -215,21 +215,23 @@ def test_permission_is_asked_for_again_when_a_resource_changes() -> None:
     run(main)
 
 
-def test_what_waits_for_a_decision_is_not_counted_as_seen_and_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main(stage: Stage) -> None:
-        session, gate = await stage.session(), asyncio.Event()
-        decide = stage.server.ports.authorizer.decide
+def test_an_event_that_waits_for_a_permission_check_is_unseen_and_keeps_its_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main(site: SubscriptionServer) -> None:
+        session, gate = await site.session(), asyncio.Event()
+        decide = site.server.ports.authorizer.decide
 
         async def decide_later(*given: Any) -> Any:
             await gate.wait()
             return await decide(*given)
 
-        monkeypatch.setattr(stage.server.ports.authorizer, "decide", decide_later)
-        await stage.changes.subscribe(stage.call(session), "note://secret")
-        stream = await stage.open(session)
-        first = await stage.publish("updated", {"uri": "note://secret"})
-        second = await stage.publish("list_changed", {"kind": "tools"})
-        probe = await stage.open(await stage.session(), first - 1)
+        monkeypatch.setattr(site.server.ports.authorizer, "decide", decide_later)
+        await site.changes.subscribe(site.call(session), "note://secret")
+        stream = await site.open(session)
+        first = await site.publish("updated", {"uri": "note://secret"})
+        second = await site.publish("list_changed", {"kind": "tools"})
+        probe = await site.open(await site.session(), first - 1)
         await eventually(lambda: probe)
         assert (stream, stream.view.position) == ([], first - 1)
         gate.set()
@@ -240,49 +242,49 @@ def test_what_waits_for_a_decision_is_not_counted_as_seen_and_keeps_its_place(mo
     run(main)
 
 
-def test_a_resource_that_is_gone_is_not_told_of() -> None:
-    async def main(stage: Stage) -> None:
-        session = await stage.session()
-        await stage.changes.subscribe(stage.call(session), "note://gone")
-        stream = await stage.open(session)
-        await stage.publish("updated", {"uri": "note://gone"})
-        await stage.publish("list_changed", {"kind": "resources"})
+def test_a_missing_resource_is_not_announced() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        session = await site.session()
+        await site.changes.subscribe(site.call(session), "note://gone")
+        stream = await site.open(session)
+        await site.publish("updated", {"uri": "note://gone"})
+        await site.publish("list_changed", {"kind": "resources"})
         await eventually(lambda: stream)
         assert stream.methods == ["notifications/resources/list_changed"]
 
     run(main)
 
 
-def test_a_broadcast_is_told_where_the_revision_has_no_other_use_for_its_name() -> None:
-    async def main(stage: Stage) -> None:
-        stream = await stage.open(await stage.session())
+def test_a_broadcast_is_delivered_unless_the_revision_defines_its_method() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        stream = await site.open(await site.session())
         for method in ("notifications/subscriptions/acknowledged", "notifications/acme/news", "notifications/message"):
-            await stage.publish("broadcast", {"method": method, "params": {"data": 1}})
+            await site.publish("broadcast", {"method": method, "params": {"data": 1}})
         await eventually(lambda: len(stream) == 2)
         assert stream.methods == ["notifications/acme/news", "notifications/message"]
 
     run(main)
 
 
-def test_lists_are_told_of_that_the_server_has() -> None:
-    async def main(stage: Stage) -> None:
-        stream = await stage.open(await stage.session())
+def test_only_lists_that_the_server_has_are_announced() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        stream = await site.open(await site.session())
         for kind in ("prompts", "tools", "resources"):
-            await stage.publish("list_changed", {"kind": kind})
+            await site.publish("list_changed", {"kind": kind})
         await eventually(lambda: len(stream) == 2)
         assert stream.methods == ["notifications/tools/list_changed", "notifications/resources/list_changed"]
 
     run(main)
 
 
-def test_a_list_that_changed_for_one_user_is_told_to_that_user() -> None:
-    async def main(stage: Stage) -> None:
-        stream = await stage.open(await stage.session())
-        stage.principal = DjangoPrincipal(issuer="tests", subject="seven", user=FakeUser(pk=7))
-        theirs = await stage.open(await stage.session())
+def test_a_list_that_changed_for_one_user_is_announced_to_that_user() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        stream = await site.open(await site.session())
+        site.principal = DjangoPrincipal(issuer="tests", subject="seven", user=FakeUser(pk=7))
+        theirs = await site.open(await site.session())
         for user in ("7", "8", "None"):
-            await stage.publish("list_changed", {"kind": "tools", "user": user})
-        await stage.publish("list_changed", {"kind": "resources"})
+            await site.publish("list_changed", {"kind": "tools", "user": user})
+        await site.publish("list_changed", {"kind": "resources"})
         await eventually(lambda: stream and len(theirs) == 2)
         assert stream.methods == ["notifications/resources/list_changed"]
         assert theirs.methods == ["notifications/tools/list_changed", "notifications/resources/list_changed"]
@@ -290,14 +292,14 @@ def test_a_list_that_changed_for_one_user_is_told_to_that_user() -> None:
     run(main)
 
 
-def test_a_resource_that_changed_for_one_owner_is_told_to_that_owner() -> None:
-    async def main(stage: Stage) -> None:
-        session = await stage.session()
-        await stage.changes.subscribe(stage.call(session), "note://open")
-        stream = await stage.open(session)
+def test_a_resource_that_changed_for_one_owner_is_announced_to_that_owner() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        session = await site.session()
+        await site.changes.subscribe(site.call(session), "note://open")
+        stream = await site.open(session)
         for owner in ("tests|nobody", "tests|somebody"):
-            await stage.publish("updated", {"uri": "note://open", "owner": owner})
-        await stage.publish("list_changed", {"kind": "tools"})
+            await site.publish("updated", {"uri": "note://open", "owner": owner})
+        await site.publish("list_changed", {"kind": "tools"})
         await eventually(lambda: len(stream) == 2)
         assert stream.methods == ["notifications/resources/updated", "notifications/tools/list_changed"]
         assert stream.messages[0]["params"] == {"uri": "note://open"}
@@ -305,25 +307,25 @@ def test_a_resource_that_changed_for_one_owner_is_told_to_that_owner() -> None:
     run(main)
 
 
-def test_a_fresh_stream_says_first_which_lists_are_not_what_the_session_was_given() -> None:
+def test_a_new_stream_announces_changed_lists_first() -> None:
     class Memory:
         def save(self, session: ServerSession) -> None: ...
 
         async def load(self, session: ServerSession) -> dict[str, str]:
             return {"tools": "another", "prompts": "another", "resources": "another"}
 
-    async def main(stage: Stage) -> None:
-        stage.server.bind(replace(stage.server.ports, list_digests=Memory()))
-        session = await stage.session()
-        last = await stage.publish("list_changed", {"kind": "tools"})
-        fresh = await stage.open(session)
+    async def main(site: SubscriptionServer) -> None:
+        site.server.bind(replace(site.server.ports, list_digests=Memory()))
+        session = await site.session()
+        last = await site.publish("list_changed", {"kind": "tools"})
+        fresh = await site.open(session)
         assert [seq for seq, _ in fresh] == [last, last]
         assert fresh.methods == ["notifications/tools/list_changed", "notifications/resources/list_changed"]
 
     run(main)
 
 
-def test_a_resumed_stream_says_which_lists_are_not_what_the_session_was_given_each_once() -> None:
+def test_a_resumed_stream_announces_each_changed_list_once() -> None:
     """A release that was deployed in between is in no event of the log."""
 
     class Memory:
@@ -332,89 +334,89 @@ def test_a_resumed_stream_says_which_lists_are_not_what_the_session_was_given_ea
         async def load(self, session: ServerSession) -> dict[str, str]:
             return {"tools": "another", "resources": "another"}
 
-    async def main(stage: Stage) -> None:
-        stage.server.bind(replace(stage.server.ports, list_digests=Memory()))
-        session = await stage.session()
-        after = await stage.publish("message", {"n": 1}, f"session:{session.pk}")
-        resumed = await stage.open(session, after)
+    async def main(site: SubscriptionServer) -> None:
+        site.server.bind(replace(site.server.ports, list_digests=Memory()))
+        session = await site.session()
+        after = await site.publish("message", {"n": 1}, f"session:{session.pk}")
+        resumed = await site.open(session, after)
         assert resumed.methods == ["notifications/tools/list_changed", "notifications/resources/list_changed"]
         assert [seq for seq, _ in resumed] == [after, after]
 
-        last = await stage.publish("list_changed", {"kind": "tools"})
-        resumed = await stage.open(session, after)
+        last = await site.publish("list_changed", {"kind": "tools"})
+        resumed = await site.open(session, after)
         assert resumed.methods == ["notifications/resources/list_changed", "notifications/tools/list_changed"]
         assert [seq for seq, _ in resumed] == [after, last]
 
     run(main)
 
 
-def test_a_stream_that_was_stopped_is_given_nothing_more() -> None:
-    async def main(stage: Stage) -> None:
-        session = await stage.session()
-        stream, other = await stage.open(session), await stage.open(session)
+def test_a_stopped_stream_receives_nothing_more() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        session = await site.session()
+        stream, other = await site.open(session), await site.open(session)
         stream.view.stop()
         stream.view.stop()
-        await stage.publish("list_changed", {"kind": "tools"})
+        await site.publish("list_changed", {"kind": "tools"})
         await eventually(lambda: other)
         assert stream == []
 
     run(main)
 
 
-def test_to_subscribe_twice_is_to_subscribe_once() -> None:
-    async def main(stage: Stage) -> None:
-        call = stage.call(await stage.session())
-        await stage.changes.subscribe(call, "note://open")
-        before = await stage.executor.run(EventLog().head)
-        await stage.changes.subscribe(call, "note://open")
-        await stage.changes.unsubscribe(call, "note://secret")
-        assert await stage.executor.run(EventLog().head) == before
+def test_a_repeated_subscription_counts_once() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        call = site.call(await site.session())
+        await site.changes.subscribe(call, "note://open")
+        before = await site.executor.run(EventLog().head)
+        await site.changes.subscribe(call, "note://open")
+        await site.changes.unsubscribe(call, "note://secret")
+        assert await site.executor.run(EventLog().head) == before
 
     run(main)
     assert ResourceSubscription.objects.count() == 1
 
 
-def test_a_session_may_subscribe_to_so_many_resources_and_no_more() -> None:
-    async def main(stage: Stage) -> None:
-        call = stage.call(await stage.session())
-        await stage.changes.subscribe(call, "note://open")
-        await stage.changes.subscribe(call, "note://secret")
+def test_the_subscriptions_of_a_session_are_limited() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        call = site.call(await site.session())
+        await site.changes.subscribe(call, "note://open")
+        await site.changes.subscribe(call, "note://secret")
         with pytest.raises(InvalidParams, match="limit of 2 subscriptions"):
-            await stage.changes.subscribe(call, "note://open/a")
-        await stage.changes.unsubscribe(call, "note://open")
-        await stage.changes.subscribe(call, "note://open/a")
+            await site.changes.subscribe(call, "note://open/a")
+        await site.changes.unsubscribe(call, "note://open")
+        await site.changes.subscribe(call, "note://open/a")
         return call.session.pk if call.session else None
 
     session = run(main, most=2)
     assert set(ResourceSubscription.objects.get_start_events(session)) == {"note://secret", "note://open/a"}
 
 
-def test_a_session_whose_row_is_gone_has_ended() -> None:
-    async def main(stage: Stage) -> None:
-        session = await stage.session()
-        await stage.executor.run(Row.objects.all().delete)
+def test_a_session_without_a_row_has_ended() -> None:
+    async def main(site: SubscriptionServer) -> None:
+        session = await site.session()
+        await site.executor.run(Row.objects.all().delete)
         with pytest.raises(InvalidRequest, match="ended"):
-            await stage.changes.subscribe(stage.call(session), "note://open")
+            await site.changes.subscribe(site.call(session), "note://open")
         with pytest.raises(ResourceNotFound):
-            await stage.changes.subscribe(stage.call(session), "note://\0")
+            await site.changes.subscribe(site.call(session), "note://\0")
 
     run(main)
 
 
-def test_the_project_is_told_who_subscribes() -> None:
+def test_a_subscription_sends_a_signal() -> None:
     told: list[Any] = []
 
     def note(**about: Any) -> None:
         told.append(about)
 
-    async def main(stage: Stage) -> None:
-        call = stage.call(await stage.session())
+    async def main(site: SubscriptionServer) -> None:
+        call = site.call(await site.session())
         for signal in (subscribed, unsubscribed):
             signal.connect(note)
         try:
-            await stage.changes.subscribe(call, "note://open")
+            await site.changes.subscribe(call, "note://open")
             await eventually(lambda: len(told) == 1)
-            await stage.changes.unsubscribe(call, "note://open")
+            await site.changes.unsubscribe(call, "note://open")
             await eventually(lambda: len(told) == 2)
         finally:
             for signal in (subscribed, unsubscribed):
@@ -424,7 +426,7 @@ def test_the_project_is_told_who_subscribes() -> None:
         assert about == {
             "server": "tests",
             "uri": "note://open",
-            "owner": stage.principal.key,
+            "owner": site.principal.key,
             "session": call.session and call.session.pk,
         }
 

@@ -1,4 +1,4 @@
-"""Threads under load: calls beyond their number and queue are refused at once, and a cancelled call ends alone."""
+"""Threads under load: calls beyond their queue are refused at once; a cancelled call ends alone."""
 
 import asyncio
 import logging
@@ -14,19 +14,19 @@ from django.db.backends.signals import connection_created
 
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import Overloaded
-from tests.runtime.serving import WAIT_SECONDS, eventually, in_flight, real_threads, run_sql, serve, sql, wait_until
+from tests.runtime.serving import WAIT_SECONDS, eventually, real_threads, run_sql, serve, sql, start_call, wait_until
 
 pytestmark = real_threads
 THREADS = 4
 
 
 def threads() -> set[str]:
-    """The threads of calls, by name; those of the event log may be there from earlier."""
+    """List the threads of calls by name; those of the event log may exist from earlier."""
     return {thread.name for thread in threading.enumerate() if thread.name.startswith("mcp-thread-")}
 
 
 class Connections:
-    """How many connections the threads have at most, asked of the server where it knows, else counted as they open."""
+    """The most connections of the threads at once, from the server if it reports them, else counted as they open."""
 
     def __init__(self, name: str) -> None:
         self.now = self.most = 0
@@ -68,8 +68,8 @@ class Connections:
 
 @pytest.fixture
 def named() -> Iterator[str]:
-    """The application name of the threads' connections."""
-    # Another one for each test: the server lets go of the last one's when it comes to it.
+    """Provide the application name of the threads' connections."""
+    # One for each test: the server closes the last one's connections in its own time.
     name, options = f"mcp-threads-{secrets.token_hex(4)}", connections.settings["default"]["OPTIONS"]
     if connection.vendor != "postgresql":
         yield name
@@ -81,13 +81,13 @@ def named() -> Iterator[str]:
 
 @pytest.fixture(params=["closed after each call", "kept", "pooled"])
 def threads_named(request: Any, named: str) -> str:
-    """What becomes of connections between two calls."""
+    """Set how connections are kept between two calls."""
     if request.param != "closed after each call":
         request.getfixturevalue("pool" if request.param == "pooled" else "kept_connections")
     return named
 
 
-def test_a_burst_is_served_as_far_as_the_queue_goes_and_the_surplus_refused_at_once(threads_named: str) -> None:
+def test_a_burst_is_served_up_to_the_queue_and_the_rest_refused_at_once(threads_named: str) -> None:
     queue, calls = 40, 400
     refused: list[Overloaded] = []
     all_have_come = threading.Event()
@@ -105,7 +105,7 @@ def test_a_burst_is_served_as_far_as_the_queue_goes_and_the_surplus_refused_at_o
             return None
 
     async def main(executor: LeasingExecutor) -> list[str | None]:
-        burst = [in_flight(one(executor)) for _ in range(calls)]
+        burst = [start_call(one(executor)) for _ in range(calls)]
         await eventually(lambda: len(refused) == calls - THREADS - queue)  # while no thread is free
         all_have_come.set()
         return await asyncio.gather(*burst)
@@ -115,7 +115,7 @@ def test_a_burst_is_served_as_far_as_the_queue_goes_and_the_surplus_refused_at_o
     assert answers.count("ran") == THREADS + queue
     assert len(refused) == calls - THREADS - queue
     if connection.vendor != "postgresql" or not closed_after_each_call():
-        # A server lets go of a closed connection when it comes to it, perhaps after the next one has been opened.
+        # A server may close a connection only after the next one has been opened.
         assert 1 <= found.most <= THREADS
 
 
@@ -124,11 +124,11 @@ def closed_after_each_call() -> bool:
     return options["CONN_MAX_AGE"] == 0 and "pool" not in options["OPTIONS"]
 
 
-def test_cancelled_sql_takes_no_innocent_call_along(threads_named: str, caplog: Any) -> None:
-    """300 calls are cancelled while their SQL runs, among 300 on the same threads that must all succeed."""
+def test_cancelled_sql_does_not_affect_other_calls(threads_named: str, caplog: Any) -> None:
+    """Cancel 300 calls while their SQL runs, among 300 on the same threads that must all succeed."""
     chance = random.Random(7)
 
-    async def victim(executor: LeasingExecutor) -> None:
+    async def run_cancelled_call(executor: LeasingExecutor) -> None:
         loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
         def work() -> str:
@@ -139,7 +139,7 @@ def test_cancelled_sql_takes_no_innocent_call_along(threads_named: str, caplog: 
             with executor.context():
                 return await executor.run(work)
 
-        call = in_flight(run())
+        call = start_call(run())
         await begun.wait()
         for _ in range(chance.randrange(30)):
             await asyncio.sleep(0)
@@ -147,20 +147,20 @@ def test_cancelled_sql_takes_no_innocent_call_along(threads_named: str, caplog: 
         await asyncio.wait([call])
         assert call.cancelled()
 
-    async def innocent(executor: LeasingExecutor, seconds: float) -> str:
+    async def run_other_call(executor: LeasingExecutor, seconds: float) -> str:
         with executor.context():
             return await executor.run(run_sql, sql(seconds))
 
     async def main(executor: LeasingExecutor) -> list[str]:
-        async def victims() -> None:
+        async def cancel_all() -> None:
             for _ in range(15):
-                await asyncio.gather(*[victim(executor) for _ in range(20)])
+                await asyncio.gather(*[run_cancelled_call(executor) for _ in range(20)])
 
-        async def innocents() -> list[str]:
-            return [await in_flight(innocent(executor, chance.random() * 0.004)) for _ in range(30)]
+        async def run_others() -> list[str]:
+            return [await start_call(run_other_call(executor, chance.random() * 0.004)) for _ in range(30)]
 
-        _, *answers = await asyncio.gather(victims(), *[innocents() for _ in range(10)])
-        # Whoever waits for all threads at once waits until the last interruption is over.
+        _, *answers = await asyncio.gather(cancel_all(), *[run_others() for _ in range(10)])
+        # A wait for all threads at once ends after the last interruption.
         barrier = threading.Barrier(THREADS, timeout=WAIT_SECONDS)
         await asyncio.gather(*[executor.run(barrier.wait) for _ in range(THREADS)])
         await eventually(lambda: not any(name == "mcp-interrupt" for name in threads()))
@@ -178,7 +178,7 @@ def test_cancelled_sql_takes_no_innocent_call_along(threads_named: str, caplog: 
 
 
 def test_a_thread_sees_that_its_call_was_cancelled() -> None:
-    """The flag that `ctx.cancelled` reads is the call's; the SQL of an innocent one goes on meanwhile."""
+    """`ctx.cancelled` reads the flag of its own call; the SQL of another call goes on meanwhile."""
     from mcp_django import Context
     from tests.server.client import PipelineClient, make_server
 

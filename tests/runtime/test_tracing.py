@@ -1,4 +1,4 @@
-"""OpenTelemetry: a span for each call, below the client's, around everything the call does; and nothing without it."""
+"""OpenTelemetry: a span for each call below the client's, and calls without the package."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ both = pytest.mark.parametrize("version", [HANDSHAKE, STATELESS], ids=["handshak
 
 
 class Recording:
-    """The spans of a test."""
+    """Collects the spans of a test."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -60,14 +60,14 @@ class Recording:
 
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
-    """A tracer provider is set up."""
+    """Set up a tracer provider."""
     recording = Recording()
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: recording.provider)
     yield recording
     assert trace.get_current_span() is trace.INVALID_SPAN, "a span was left open"
 
 
-def traced(recording: Recording, **given: Any) -> Server:
+def make_traced_server(recording: Recording, **given: Any) -> Server:
     server = make_server(**given)
     outside = ports()
     server.bind(ports(executor=outside.executor, observer=SignalCallObserver(outside.executor, create_tracer())))
@@ -140,11 +140,11 @@ def meta_of(**meta: str) -> dict[str, Any]:
     ("version", "tool"),
     [(HANDSHAKE, "work"), (STATELESS, "work"), (STATELESS, "work_in_a_thread"), (HANDSHAKE, "work_elsewhere")],
 )
-async def test_what_a_handler_records_is_below_the_call_and_that_below_the_client(
+async def test_spans_of_a_handler_are_below_the_call_and_that_below_the_client(
     version: str, tool: str, recording: Recording
 ) -> None:
     params = {"name": tool, "arguments": {}, **meta_of(traceparent=PARENT)}
-    await PipelineClient(traced(recording), version=version).request("tools/call", params)
+    await PipelineClient(make_traced_server(recording), version=version).request("tools/call", params)
     call, inner = recording.spans[f"tools/call {tool}"], recording.spans["inner"]
     assert call.parent is not None
     assert inner.parent is not None
@@ -156,21 +156,23 @@ async def test_what_a_handler_records_is_below_the_call_and_that_below_the_clien
 
 
 async def test_without_a_parent_a_trace_begins(recording: Recording) -> None:
-    await PipelineClient(traced(recording)).call("work")
+    await PipelineClient(make_traced_server(recording)).call("work")
     assert recording.spans["tools/call work"].parent is None
 
 
-async def test_a_malformed_parent_is_as_good_as_none(subtests: pytest.Subtests, recording: Recording) -> None:
+async def test_a_malformed_parent_is_ignored(subtests: pytest.Subtests, recording: Recording) -> None:
     for text in ["nonsense", f"00-{'0' * 32}-{SPAN}-01", PARENT + "-more"]:
         with subtests.test(text=text):
             recording.clear()
-            await PipelineClient(traced(recording)).request("tools/list", meta_of(traceparent=text, tracestate="a=1"))
+            await PipelineClient(make_traced_server(recording)).request(
+                "tools/list", meta_of(traceparent=text, tracestate="a=1")
+            )
             assert recording.one().parent is None
 
 
-async def test_what_is_passed_on_names_the_call(recording: Recording) -> None:
+async def test_an_injected_context_names_the_call(recording: Recording) -> None:
     params = {"name": "passed_on", "arguments": {}, **meta_of(traceparent=PARENT, tracestate="a=1", baggage="b=2")}
-    result = await PipelineClient(traced(recording)).request("tools/call", params)
+    result = await PipelineClient(make_traced_server(recording)).request("tools/call", params)
     carried = result["structuredContent"]
     span = recording.one().context
     assert carried["traceparent"] == f"00-{TRACE}-{trace.format_span_id(span.span_id)}-01"
@@ -180,12 +182,12 @@ async def test_what_is_passed_on_names_the_call(recording: Recording) -> None:
 
 async def test_baggage_reaches_handlers_without_a_trace(recording: Recording) -> None:
     params = {"name": "carried", "arguments": {"name": "tenant"}, **meta_of(baggage="tenant=t1")}
-    result = await PipelineClient(traced(recording)).request("tools/call", params)
+    result = await PipelineClient(make_traced_server(recording)).request("tools/call", params)
     assert result["content"][0]["text"] == "t1"
 
 
-async def through_http(peer: PipelineClient, message: dict[str, Any], headers: dict[str, str]) -> None:
-    """A request of the handshake era with HTTP headers."""
+async def request_over_http(peer: PipelineClient, message: dict[str, Any], headers: dict[str, str]) -> None:
+    """Send a request of the handshake era with HTTP headers."""
     pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
     connection = Connection(peer.principal, headers=Headers(pairs), session=peer.session)
     era = peer.pipeline.handshake
@@ -200,26 +202,26 @@ def ids(span: ReadableSpan) -> tuple[str, str | None]:
     return trace.format_trace_id(span.context.trace_id), parent
 
 
-async def test_the_headers_name_the_parent_where_meta_does_not(recording: Recording) -> None:
-    peer = PipelineClient(traced(recording), version=HANDSHAKE)
-    await through_http(peer, {"method": "ping"}, {"traceparent": OTHER})
+async def test_the_headers_name_the_parent_if_meta_does_not(recording: Recording) -> None:
+    peer = PipelineClient(make_traced_server(recording), version=HANDSHAKE)
+    await request_over_http(peer, {"method": "ping"}, {"traceparent": OTHER})
     assert ids(recording.one()) == ("a" * 32, "b" * 16)
     assert recording.one().links == ()
 
 
 async def test_meta_wins_over_the_headers(recording: Recording) -> None:
-    peer = PipelineClient(traced(recording), version=HANDSHAKE)
+    peer = PipelineClient(make_traced_server(recording), version=HANDSHAKE)
     message = {"method": "ping", "params": meta_of(traceparent=PARENT)}
-    await through_http(peer, message, {"traceparent": OTHER, "tracestate": "other=1"})
+    await request_over_http(peer, message, {"traceparent": OTHER, "tracestate": "other=1"})
     assert ids(recording.one()) == (TRACE, SPAN)
     assert not recording.one().context.trace_state
 
 
 async def test_the_span_of_an_instrumented_transport_is_the_parent_or_linked(recording: Recording) -> None:
-    peer = PipelineClient(traced(recording), version=HANDSHAKE)
+    peer = PipelineClient(make_traced_server(recording), version=HANDSHAKE)
     with recording.tracer.start_as_current_span("POST /mcp") as http:
-        await through_http(peer, {"method": "ping"}, {"traceparent": OTHER})
-        await through_http(peer, {"method": "tools/list", "params": meta_of(traceparent=PARENT)}, {})
+        await request_over_http(peer, {"method": "ping"}, {"traceparent": OTHER})
+        await request_over_http(peer, {"method": "tools/list", "params": meta_of(traceparent=PARENT)}, {})
     around = http.get_span_context()
     below, linked = recording.spans["ping"], recording.spans["tools/list"]
     assert below.parent == around
@@ -241,17 +243,19 @@ async def test_other_propagators_read_their_own_fields(
             return context or {}
 
         def inject(self, carrier: Any, context: Any = None, setter: Any = None) -> None:
-            """It only reads."""
+            """Inject nothing."""
 
     monkeypatch.setattr(propagate, "get_global_textmap", Other)
-    peer = PipelineClient(traced(recording), version=HANDSHAKE)
-    await through_http(peer, {"method": "ping", "params": {"_meta": {"X-Other": "from\nmeta"}}}, {"x-other": "fine"})
+    peer = PipelineClient(make_traced_server(recording), version=HANDSHAKE)
+    await request_over_http(
+        peer, {"method": "ping", "params": {"_meta": {"X-Other": "from\nmeta"}}}, {"x-other": "fine"}
+    )
     assert read == [{"X-Other": "fine"}, {}]
 
 
 @both
-async def test_a_span_says_what_was_called(version: str, recording: Recording) -> None:
-    peer = PipelineClient(traced(recording), version=version)
+async def test_a_span_has_the_attributes_of_its_call(version: str, recording: Recording) -> None:
+    peer = PipelineClient(make_traced_server(recording), version=version)
     await peer.call("work")
     await peer.request("prompts/get", {"name": "welcome"})
     await peer.request("resources/read", {"uri": "note://x?secret"})
@@ -287,9 +291,11 @@ async def test_a_span_says_what_was_called(version: str, recording: Recording) -
     }
 
 
-async def test_a_span_says_how_it_ended(subtests: pytest.Subtests, recording: Recording, clock: Clock) -> None:
+async def test_a_span_has_the_outcome_of_its_call(
+    subtests: pytest.Subtests, recording: Recording, clock: Clock
+) -> None:
     for version in (HANDSHAKE, STATELESS):
-        peer = PipelineClient(traced(recording), version=version)
+        peer = PipelineClient(make_traced_server(recording), version=version)
         for name, arguments, outcome, error, code in [
             ("plain", {}, "ok", None, None),
             ("fail", {"how": "tool"}, "tool_error", "tool_error", None),
@@ -323,7 +329,7 @@ async def test_a_span_has_the_network_and_the_address_of_the_client(
     def get_address(peer: str | None, headers: Headers | None) -> str | None:
         return peer if not headers else headers["X-Forwarded-For"]
 
-    server = traced(recording)
+    server = make_traced_server(recording)
     outside = ports()
     observer = SignalCallObserver(outside.executor, CallTracer(get_address))
     server.bind(ports(executor=outside.executor, observer=observer))
@@ -363,7 +369,7 @@ async def test_a_span_has_the_network_and_the_address_of_the_client(
 
 async def test_a_cancelled_call_has_a_span_that_is_no_error(recording: Recording) -> None:
     reached = asyncio.Event()
-    server = traced(recording)
+    server = make_traced_server(recording)
 
     @server.tool
     async def wait() -> None:
@@ -379,20 +385,20 @@ async def test_a_cancelled_call_has_a_span_that_is_no_error(recording: Recording
     assert span.status.status_code is trace.StatusCode.UNSET
 
 
-async def test_a_round_with_questions_is_a_span_that_is_no_error(recording: Recording) -> None:
-    await PipelineClient(traced(recording)).call("ask")
+async def test_a_round_with_input_requests_is_a_span_that_is_no_error(recording: Recording) -> None:
+    await PipelineClient(make_traced_server(recording)).call("ask")
     assert recording.one().status.status_code is trace.StatusCode.UNSET
 
 
 async def test_names_that_do_not_exist_do_not_name_spans(recording: Recording) -> None:
-    peer = PipelineClient(traced(recording))
+    peer = PipelineClient(make_traced_server(recording))
     for method, params in (("tools/call", {"name": "made up"}), ("made/up", {})):
         with pytest.raises(MCPError):
             await peer.request(method, params)
     assert set(recording.spans) == {"tools/call", "_OTHER"}
 
 
-async def test_what_a_provider_provides_names_its_span(recording: Recording) -> None:
+async def test_a_tool_of_a_provider_names_its_span(recording: Recording) -> None:
     async def list_tools(ctx: Context) -> list[dict[str, Any]]:
         return [{"name": "soup", "inputSchema": {"type": "object"}}]
 
@@ -400,13 +406,13 @@ async def test_what_a_provider_provides_names_its_span(recording: Recording) -> 
         return "coming"
 
     provider = Handlers(list_tools=list_tools, call_tool=call_tool)
-    await PipelineClient(traced(recording, providers=[provider])).call("soup")
+    await PipelineClient(make_traced_server(recording, providers=[provider])).call("soup")
     assert set(recording.spans) == {"tools/call soup"}
 
 
 async def test_the_log_and_the_span_name_the_same_trace(recording: Recording) -> None:
     found: list[str | None] = []
-    server = traced(recording)
+    server = make_traced_server(recording)
 
     @server.tool
     async def look(ctx: Context) -> None:
@@ -416,14 +422,14 @@ async def test_the_log_and_the_span_name_the_same_trace(recording: Recording) ->
     assert found == [ids(recording.one())[0]]
 
 
-async def test_a_tracer_that_fails_fails_nothing_else(
+async def test_a_failing_tracer_affects_nothing_else(
     recording: Recording, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("no exporter")
 
     monkeypatch.setattr(SimpleSpanProcessor, "on_start", fail)
-    assert await PipelineClient(traced(recording)).text("plain") == "done"
+    assert await PipelineClient(make_traced_server(recording)).text("plain") == "done"
     assert caplog.text.count("Failed to trace a call") == 1
 
 

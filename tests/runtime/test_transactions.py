@@ -17,7 +17,7 @@ from mcp_django.runtime.threads.lease import ThreadLease
 from mcp_django.runtime.threads.transactions import CallTransaction
 from mcp_django.server.primitives.base import Completion
 from mcp_django.server.primitives.results import ToolResult
-from tests.runtime.serving import WAIT_SECONDS, Gate, Statement, eventually, in_flight, real_threads, serve
+from tests.runtime.serving import WAIT_SECONDS, Gate, Statement, eventually, real_threads, serve, start_call
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 
 Run = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
@@ -25,7 +25,7 @@ ERAS = [STATELESS, HANDSHAKE]
 
 
 def on_threads(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """As a server runs calls."""
+    """Run calls as a server does."""
 
     async def controlled() -> Any:
         return await main()
@@ -34,7 +34,7 @@ def on_threads(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 def inline(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """As tests, WSGI and commands run them."""
+    """Run calls as tests, WSGI and commands do."""
 
     async def marked() -> Any:
         return await main()
@@ -44,7 +44,7 @@ def inline(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 @pytest.fixture(params=[on_threads, inline])
 def run(request: Any, transactional_db: None) -> Run:
-    """Both ways."""
+    """Run the test in both ways."""
     runs: Run = request.param
     return runs
 
@@ -68,7 +68,7 @@ async def fail_async(kind: type[BaseException]) -> None:
 
 
 class TestRollingBack:
-    def test_whatever_is_raised_undoes_all_of_it(self, subtests: pytest.Subtests, run: Run) -> None:
+    def test_any_exception_rolls_all_of_it_back(self, subtests: pytest.Subtests, run: Run) -> None:
         server = make_server()
         hooks: list[str] = []
         kinds = {kind.__name__: kind for kind in (ToolError, ValueError, MCPError, Group.DoesNotExist, SystemExit)}
@@ -95,7 +95,7 @@ class TestRollingBack:
                     run(functools.partial(call, tool, kind))
                     assert (names(), hooks) == ([], [])
 
-    def test_dependencies_are_in_it(self, run: Run) -> None:
+    def test_dependencies_run_in_the_transaction(self, run: Run) -> None:
         server = make_server()
 
         async def asynchronous() -> str:
@@ -113,7 +113,7 @@ class TestRollingBack:
         assert run(lambda: PipelineClient(server).error("work")) == "ap2"
         assert names() == []
 
-    def test_guards_interceptors_and_exception_handlers_are_around_it(self, run: Run) -> None:
+    def test_guards_interceptors_and_exception_handlers_run_outside_of_it(self, run: Run) -> None:
         server = make_server()
 
         def guard(ctx: Context) -> None:
@@ -138,10 +138,10 @@ class TestRollingBack:
             tries.append(1)
             raise ValueError if len(tries) == 1 else KeyError
 
-        said = run(lambda: PipelineClient(server).text("work"))
-        assert said == "handled, of ['exception handler', 'guard', 'interceptor']"
+        message = run(lambda: PipelineClient(server).text("work"))
+        assert message == "handled, of ['exception handler', 'guard', 'interceptor']"
 
-    def test_asking_in_it_is_an_error_that_says_what_to_do(self, subtests: pytest.Subtests, run: Run) -> None:
+    def test_a_request_to_the_client_in_it_is_an_error_with_advice(self, subtests: pytest.Subtests, run: Run) -> None:
         for version in ERAS:
             with subtests.test(version=version):
                 server = make_server()
@@ -162,9 +162,7 @@ class TestRollingBack:
                 assert names() == []
 
     @pytest.mark.parametrize("version", ERAS)
-    def test_without_it_a_handler_may_ask_and_then_open_one_of_its_own(
-        self, version: str, transactional_db: None
-    ) -> None:
+    def test_without_it_a_handler_may_ask_and_then_open_its_own(self, version: str, transactional_db: None) -> None:
         run = on_threads if version == STATELESS else inline
         server = make_server(options={"atomic": ("default",)})
 
@@ -179,7 +177,7 @@ class TestRollingBack:
         assert run(lambda: peer.text("work")) == "done"
         assert names() == ["written"]
 
-    def test_a_round_that_ends_with_an_interceptors_question_leaves_nothing_behind(self, run: Run) -> None:
+    def test_a_round_that_ends_with_an_interceptors_request_is_rolled_back(self, run: Run) -> None:
         server = make_server()
 
         async def swallows(ctx: Context, proceed: Any) -> Any:
@@ -199,7 +197,7 @@ class TestRollingBack:
 
 
 class TestCommitting:
-    def test_what_returns_is_kept_and_its_hooks_run_afterwards(self, run: Run) -> None:
+    def test_a_returned_result_is_committed_and_its_hooks_run_then(self, run: Run) -> None:
         server = make_server()
         seen: list[Any] = []
 
@@ -236,7 +234,7 @@ class TestCommitting:
         assert run(lambda: PipelineClient(server).error("work")) == "no"
         assert names() == ["written"]
 
-    def test_twenty_at_once_do_not_mix(self, transactional_db: None) -> None:
+    def test_twenty_concurrent_calls_do_not_mix(self, transactional_db: None) -> None:
         server = make_server()
 
         @server.tool(atomic=True)
@@ -252,7 +250,7 @@ class TestCommitting:
             assert isinstance(executor, LeasingExecutor)
             # SQLite has one writer at a time, and a transaction that began by reading cannot wait for it.
             executor.max_queued, executor.max_threads = 100, 4 if connection.vendor == "postgresql" else 1
-            calls = [in_flight(PipelineClient(server).call("work", number=number)) for number in range(20)]
+            calls = [start_call(PipelineClient(server).call("work", number=number)) for number in range(20)]
             await asyncio.gather(*calls)
 
         on_threads(main)
@@ -275,7 +273,7 @@ class TestCommitting:
         assert names() == []
 
 
-class TestWhatIsDeclared:
+class TestDeclaration:
     def test_it_is_inherited_from_the_server_and_may_be_refused(self, transactional_db: None) -> None:
         server = make_server(options={"atomic": ("default",)})
         within = lambda: connection.in_atomic_block  # noqa: E731
@@ -293,12 +291,12 @@ class TestWhatIsDeclared:
 
         assert on_threads(main) == ["true", "true", "true", "false", "false"]
 
-    def test_without_word_there_is_none(self, transactional_db: None) -> None:
+    def test_by_default_there_is_no_transaction(self, transactional_db: None) -> None:
         server = make_server()
         server.tool(lambda: connection.in_atomic_block, name="plain")
         assert on_threads(lambda: PipelineClient(server).text("plain")) == "false"
 
-    def test_resources_prompts_and_completions_too(self, transactional_db: None) -> None:
+    def test_resources_prompts_and_completions_may_have_one(self, transactional_db: None) -> None:
         server = make_server()
         within = lambda: str(connection.in_atomic_block)  # noqa: E731
         server.resource("r://one", atomic=True)(within)
@@ -345,7 +343,7 @@ class TestCancelling:
         executor.max_threads, executor.interrupts_sql = 1, interrupt
 
     @pytest.mark.parametrize("interrupt", [True, False])
-    def test_a_plain_handler_is_undone_and_never_commits(self, interrupt: bool, gate: Gate) -> None:
+    def test_a_plain_handler_is_rolled_back_and_never_commits(self, interrupt: bool, gate: Gate) -> None:
         server = make_server()
         self.served(server, interrupt=interrupt)
 
@@ -355,7 +353,7 @@ class TestCancelling:
             gate()
 
         async def main() -> None:
-            call = in_flight(PipelineClient(server).call("work"))
+            call = start_call(PipelineClient(server).call("work"))
             await gate.until_reached()
             call.cancel()
             await asyncio.wait([call])
@@ -366,7 +364,7 @@ class TestCancelling:
         on_threads(main)
         assert names() == []
 
-    def test_an_async_handler_is_undone_at_once_though_its_sql_would_take_a_minute(self) -> None:
+    def test_an_async_handler_with_long_sql_is_rolled_back_at_once(self) -> None:
         server, statement = make_server(), Statement()
         self.served(server)
 
@@ -376,7 +374,7 @@ class TestCancelling:
             await sync_to_async(statement)()
 
         async def main() -> None:
-            call = in_flight(PipelineClient(server).call("work"))
+            call = start_call(PipelineClient(server).call("work"))
             await statement.until_begun()
             call.cancel()
             await asyncio.wait([call])
@@ -386,7 +384,7 @@ class TestCancelling:
         assert names() == []
 
     @pytest.mark.parametrize("is_async", [False, True])
-    def test_a_timeout_undoes_it_too(self, is_async: bool, caplog: Any) -> None:
+    def test_a_timeout_rolls_it_back(self, is_async: bool, caplog: Any) -> None:
         server = make_server()
         self.served(server)
 
@@ -400,15 +398,15 @@ class TestCancelling:
         server.tool(asynchronous if is_async else plain, name="work", atomic=True, timeout=0.2)
 
         async def main() -> tuple[str, str]:
-            said = await PipelineClient(server).error("work")
-            return said, await server.ports.executor.run(lambda: "free")
+            message = await PipelineClient(server).error("work")
+            return message, await server.ports.executor.run(lambda: "free")
 
-        said, free = on_threads(main)
-        assert "took longer than 0.2 seconds" in said
+        message, free = on_threads(main)
+        assert "took longer than 0.2 seconds" in message
         assert (free, names()) == ("free", [])
         assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
-    def test_one_that_waits_in_python_is_undone(self) -> None:
+    def test_a_handler_that_waits_in_python_is_rolled_back(self) -> None:
         server = make_server()
         self.served(server)
         written = threading.Event()
@@ -420,7 +418,7 @@ class TestCancelling:
             await asyncio.Event().wait()
 
         async def main() -> None:
-            call = in_flight(PipelineClient(server).call("work"))
+            call = start_call(PipelineClient(server).call("work"))
             await eventually(written.is_set)
             call.cancel()
             await asyncio.wait([call])
@@ -429,7 +427,7 @@ class TestCancelling:
         on_threads(main)
         assert names() == []
 
-    def test_however_early_it_comes_no_transaction_stays_open(self, caplog: Any) -> None:
+    def test_an_early_cancellation_leaves_no_transaction_open(self, caplog: Any) -> None:
         server = make_server()
         self.served(server)
 
@@ -440,13 +438,13 @@ class TestCancelling:
 
         async def main() -> None:
             for turns in range(40):
-                call = in_flight(PipelineClient(server).call("work"))
+                call = start_call(PipelineClient(server).call("work"))
                 for _ in range(turns * turns // 4):
                     await asyncio.sleep(0)
                 call.cancel()
                 await asyncio.wait([call])
                 look = lambda: (connection.in_atomic_block, len(connection.atomic_blocks))  # noqa: E731
-                assert await in_flight(server.ports.executor.run(look)) == (False, 0)
+                assert await start_call(server.ports.executor.run(look)) == (False, 0)
 
         on_threads(main)
         assert names() == []
@@ -466,7 +464,7 @@ class TestCancelling:
             transaction.on_commit(lambda: hooks.append(Group.objects.count()))
 
         async def main() -> None:
-            call = in_flight(PipelineClient(server).call("work"))
+            call = start_call(PipelineClient(server).call("work"))
             await gate.until_reached()
             call.cancel()
             await asyncio.wait([call])
@@ -493,7 +491,7 @@ class TestCancelling:
         assert statement.ended.wait(WAIT_SECONDS)
         assert statement.outcome != "ran"
 
-    def test_outside_of_a_call_there_is_no_transaction_to_be_had(self) -> None:
+    def test_outside_of_a_call_a_transaction_is_refused(self) -> None:
         async def main(executor: LeasingExecutor) -> None:
             with pytest.raises(RuntimeError, match="acquire a lease"):
                 executor.atomic(["default"])
@@ -538,12 +536,13 @@ class TestInline:
 
 
 class TestCancelledBetweenThreadAndLoop:
-    """The thread is done, or will never begin, and the loop hears of a cancellation instead."""
+    """The thread is done, or will never begin, and the loop receives a cancellation instead."""
 
     @staticmethod
     def outcome(cut: str) -> tuple[list[str], bool]:
-        """What is there after a block of which `cut` (a step of CallTransaction) was cancelled, and whether a
-        transaction is left open on the thread.
+        """Return the rows after a cancelled block, and whether a transaction is open.
+
+        `cut` is the step of CallTransaction that is cancelled.
         """
 
         async def main(executor: LeasingExecutor) -> bool:
@@ -565,7 +564,7 @@ class TestCancelledBetweenThreadAndLoop:
                 finally:
                     lease.close()
 
-            return await in_flight(call())
+            return await start_call(call())
 
         left = serve(main, threads=1)
         return names(), left

@@ -1,5 +1,5 @@
-"""What becomes of the SQL of a call that is over where it runs on its caller's own thread. Its statements would take a
-minute: whoever waits for one fails.
+"""The SQL of an ended call that runs on its caller's own thread. Its statements would take a
+minute: a test that waits for one fails.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from tests.runtime.serving import WAIT_SECONDS, Gate, Statement, real_threads, r
 T = TypeVar("T")
 
 
-def visit(main: Callable[[LeasingExecutor], Awaitable[T]], *, interrupt: bool = True) -> T:
+def run_on_caller_thread(main: Callable[[LeasingExecutor], Awaitable[T]], *, interrupt: bool = True) -> T:
     """Run `main` as WSGI runs an async view, whose plain functions run on the current thread."""
     executor = LeasingExecutor(interrupts_sql=interrupt)
     loops: list[threading.Thread] = []
@@ -39,7 +39,7 @@ def visit(main: Callable[[LeasingExecutor], Awaitable[T]], *, interrupt: bool = 
         loops[0].join(WAIT_SECONDS)
 
 
-def in_a_thread(work: Callable[[], T]) -> T:
+def run_in_thread(work: Callable[[], T]) -> T:
     """Do `work` on a thread of a WSGI server, which has connections of its own."""
     results: list[Any] = []
 
@@ -66,7 +66,7 @@ async def cancel(task: "asyncio.Task[Any]") -> None:
         await task
 
 
-async def cancelled_at(statement: Statement, executor: LeasingExecutor) -> None:
+async def cancel_during(statement: Statement, executor: LeasingExecutor) -> None:
     call = asyncio.create_task(executor.run(statement))
     await statement.until_begun()
     await cancel(call)
@@ -79,21 +79,21 @@ def is_untouched() -> bool:
 
 @real_threads
 class TestOutsideOfTransactions:
-    def test_the_sql_of_a_cancelled_call_ends_and_the_thread_goes_on_with_a_fresh_connection(self) -> None:
+    def test_the_sql_of_a_cancelled_call_ends_and_the_thread_gets_a_new_connection(self) -> None:
         statement = Statement()
 
         def request() -> tuple[bool, bool, int]:
             Group.objects.create(name="before")
             before = connection.connection
-            visit(lambda executor: cancelled_at(statement, executor))
+            run_on_caller_thread(lambda executor: cancel_during(statement, executor))
             untouched = is_untouched()
             return untouched, connection.connection is not before, Group.objects.count()
 
-        assert in_a_thread(request) == (True, True, 1)
+        assert run_in_thread(request) == (True, True, 1)
         assert statement.outcome is OperationalError
 
-    def test_it_ends_however_early_the_cancellation_comes(self) -> None:
-        """Before the function has begun, while it connects, before the database has the statement."""
+    def test_an_early_cancellation_ends_the_sql(self) -> None:
+        """Before the function has begun, during the connect, before the database has the statement."""
 
         async def main(executor: LeasingExecutor) -> None:
             for turns in range(20):
@@ -103,10 +103,10 @@ class TestOutsideOfTransactions:
                 await cancel(call)
 
         def request() -> tuple[bool, str]:
-            visit(main)
+            run_on_caller_thread(main)
             return is_untouched(), run_sql("SELECT 1")
 
-        assert in_a_thread(request) == (True, "ran")
+        assert run_in_thread(request) == (True, "ran")
 
     def test_a_function_that_goes_on_is_stopped_at_its_next_statement(self, gate: Gate) -> None:
         seen: list[Any] = []
@@ -128,11 +128,11 @@ class TestOutsideOfTransactions:
             gate.opened.set()
 
         def request() -> tuple[int, Any]:
-            visit(main)
+            run_on_caller_thread(main)
             kept = vars(connections["default"])["rollback_exc"]
             return Group.objects.count(), kept
 
-        assert in_a_thread(request) == (0, None)
+        assert run_in_thread(request) == (0, None)
         assert seen == [CallEndedError]
 
     def test_a_pooled_connection_is_closed_before_it_is_given_back(self, pool: None) -> None:
@@ -141,10 +141,10 @@ class TestOutsideOfTransactions:
         def request() -> tuple[bool, int]:
             Group.objects.count()
             before = connection.connection
-            visit(lambda executor: cancelled_at(statement, executor))
+            run_on_caller_thread(lambda executor: cancel_during(statement, executor))
             return before.closed, Group.objects.count()
 
-        assert in_a_thread(request) == (True, 0)
+        assert run_in_thread(request) == (True, 0)
 
     def test_a_call_that_ends_by_itself_keeps_the_connection(self) -> None:
         async def main(executor: LeasingExecutor) -> int:
@@ -153,19 +153,21 @@ class TestOutsideOfTransactions:
         def request() -> bool:
             Group.objects.count()
             before = connection.connection
-            visit(main)
+            run_on_caller_thread(main)
             return connection.connection is before and is_untouched()
 
-        assert in_a_thread(request)
+        assert run_in_thread(request)
 
     def test_it_can_be_switched_off(self) -> None:
         statement = Statement(sql(0.5))
-        in_a_thread(lambda: visit(lambda executor: cancelled_at(statement, executor), interrupt=False))
+        run_in_thread(
+            lambda: run_on_caller_thread(lambda executor: cancel_during(statement, executor), interrupt=False)
+        )
         assert statement.outcome == "ran"
 
 
 @real_threads
-def test_a_connection_that_threads_share_is_left_alone() -> None:
+def test_a_shared_connection_is_not_interrupted() -> None:
     statement = Statement(sql(0.5))
 
     def request() -> bool:
@@ -173,24 +175,24 @@ def test_a_connection_that_threads_share_is_left_alone() -> None:
         before = connection.connection
         connection.inc_thread_sharing()
         try:
-            visit(lambda executor: cancelled_at(statement, executor))
+            run_on_caller_thread(lambda executor: cancel_during(statement, executor))
         finally:
             connection.dec_thread_sharing()
         return connection.connection is before
 
-    assert in_a_thread(request)
+    assert run_in_thread(request)
     assert statement.outcome == "ran"
 
 
 @real_threads
 @pytest.mark.parametrize("kind", ["atomic", "no autocommit"])
-def test_a_transaction_of_the_caller_is_left_alone(kind: str) -> None:
+def test_a_transaction_of_the_caller_is_not_interrupted(kind: str) -> None:
     statement = Statement(sql(0.5))
 
     def inside() -> bool:
         Group.objects.create(name="mine")
         before = connection.connection
-        visit(lambda executor: cancelled_at(statement, executor))
+        run_on_caller_thread(lambda executor: cancel_during(statement, executor))
         return connection.connection is before and Group.objects.count() == 1
 
     def request() -> tuple[bool, int]:
@@ -204,14 +206,14 @@ def test_a_transaction_of_the_caller_is_left_alone(kind: str) -> None:
             transaction.set_autocommit(True)
         return kept, Group.objects.count()
 
-    assert in_a_thread(request) == (True, 1)
+    assert run_in_thread(request) == (True, 1)
     assert statement.outcome == "ran"
 
 
 @pytest.mark.django_db
-def test_the_transaction_of_a_test_is_left_alone() -> None:
+def test_the_transaction_of_a_test_is_not_interrupted() -> None:
     Group.objects.create(name="mine")
     statement = Statement(sql(0.5))
-    visit(lambda executor: cancelled_at(statement, executor))
+    run_on_caller_thread(lambda executor: cancel_during(statement, executor))
     assert statement.outcome == "ran"
     assert Group.objects.count() == 1

@@ -187,7 +187,7 @@ class Later(CallServer):
 def test_jobs_start_after_the_transport_has_sent_the_response(version: str) -> None:
     async def main() -> None:
         there = Later(version)
-        flight = there.flight("leave")
+        flight = there.build_call("leave")
         flight.start()
         landing = await flight.wait_for_output(LONG)
         assert landing is not None
@@ -209,7 +209,7 @@ def test_jobs_start_after_the_transport_has_sent_the_response(version: str) -> N
 def test_shutdown_waits_for_jobs_of_running_calls() -> None:
     async def main() -> None:
         there = Later()
-        running = there.flight("wait_and_leave")
+        running = there.build_call("wait_and_leave")
         running.start()
         await there.reached.wait()
         closing = asyncio.create_task(there.lifecycle.shutdown())
@@ -231,7 +231,7 @@ def test_jobs_are_cancelled_after_the_grace_period(clock: Clock) -> None:
         clock.control(asyncio.get_running_loop())
         there = Later()
         there.lifecycle.grace_seconds = 3
-        flight = there.flight("leave")
+        flight = there.build_call("leave")
         flight.start()
         flight.is_answered = True
         await there.begun.wait()
@@ -249,7 +249,7 @@ def test_jobs_are_cancelled_after_the_grace_period(clock: Clock) -> None:
 async def test_without_a_later_point_jobs_run_before_the_response() -> None:
     there = Later()
     there.let.set()
-    flight = there.flight("leave")
+    flight = there.build_call("leave")
     flight.start()
     assert await flight.wait_for_output(LONG) is not None
     assert there.ended == "done"

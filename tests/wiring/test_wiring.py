@@ -31,7 +31,7 @@ from mcp_django.runtime.events.event_log import EventDraft
 from mcp_django.server.options import ConversationLimits, ServerOptions
 from mcp_django.server.primitives.registry import get_registry
 from mcp_django.transports.http.handler import get_http_endpoint
-from tests.runtime.serving import in_flight
+from tests.runtime.serving import start_call
 
 
 async def middleware(call: Any, call_next: Any) -> Any:
@@ -386,7 +386,7 @@ def test_calls_that_hold_every_thread_can_publish() -> None:
 
         try:
             async with asyncio.timeout(60):
-                await asyncio.gather(*(in_flight(call()) for _ in range(executor.max_threads)))
+                await asyncio.gather(*(start_call(call()) for _ in range(executor.max_threads)))
         finally:
             for pool in (executor, wiring.get_services().log_executor):
                 await asyncio.to_thread(pool.close, asyncio.get_running_loop(), timeout=60)
@@ -403,7 +403,7 @@ def test_authorization_works_while_calls_hold_every_thread() -> None:
             with executor.context():
                 await executor.run(over.wait)
 
-        holding = [in_flight(hold()) for _ in range(executor.max_threads)]
+        holding = [start_call(hold()) for _ in range(executor.max_threads)]
         try:
             RULE_CACHE.invalidate()
             async with asyncio.timeout(60):

@@ -129,7 +129,7 @@ def test_a_long_call_is_written_cancelled_from_elsewhere_and_removed(monkeypatch
         monkeypatch.setattr(process_reports.wiring, "get_services", lambda: served(site.lifecycle))
         reporter = ProcessReporter("a")
         report = sync_to_async(reporter.report)
-        flight = site.flight("wait", may_stream=False)
+        flight = site.build_call("wait", may_stream=False)
         flight.start()
         await site.reached.wait()
 

@@ -24,8 +24,8 @@ from mcp_django.server.subscriptions import upstream as streams
 from mcp_django.server.subscriptions.listen import Subscription
 from mcp_django.signals import clients_used
 from tests.runtime.serving import real_threads
-from tests.runtime.test_subscriptions import Stage
-from tests.runtime.test_subscriptions import run as run_stage
+from tests.runtime.test_subscriptions import SubscriptionServer
+from tests.runtime.test_subscriptions import run as run_subscription_server
 from tests.server.client import STATELESS, make_principal, ports
 from tests.server.listening import ChangeLog, taken
 from tests.support.clock import Clock
@@ -331,10 +331,10 @@ async def test_a_local_resource_of_the_same_uri_is_not_subscribed_at_the_remote(
     assert not remote.begun
 
 
-def run(main: Callable[[Stage], Awaitable[Any]], remote: Remote) -> None:
-    """Run a coroutine on a stage whose server has a proxy, with sessions in rows."""
+def run(main: Callable[[SubscriptionServer], Awaitable[Any]], remote: Remote) -> None:
+    """Run a coroutine on a server that has a proxy, with sessions in rows."""
 
-    async def closing(stage: Stage) -> None:
+    async def closing(stage: SubscriptionServer) -> None:
         closes: list[Callable[[], Awaitable[None]]] = []
 
         def note(close: Callable[[], Awaitable[None]], **_: Any) -> None:
@@ -349,7 +349,7 @@ def run(main: Callable[[Stage], Awaitable[Any]], remote: Remote) -> None:
             for close in closes:
                 await close()
 
-    run_stage(closing)
+    run_subscription_server(closing)
 
 
 @real_threads
@@ -357,7 +357,7 @@ def run(main: Callable[[Stage], Awaitable[Any]], remote: Remote) -> None:
 def test_a_session_is_notified_while_its_stream_is_open(upstream: str) -> None:
     remote = SubscribableRemote(era=upstream)
 
-    async def main(stage: Stage) -> None:
+    async def main(stage: SubscriptionServer) -> None:
         session = await stage.session()
         stream = await stage.open(session)
         await stage.changes.subscribe(stage.call(session), ONE)
@@ -380,7 +380,7 @@ def test_a_session_is_notified_while_its_stream_is_open(upstream: str) -> None:
 def test_a_later_stream_takes_over_and_is_notified_once_of_missed_changes() -> None:
     remote = SubscribableRemote(era="handshake")
 
-    async def main(stage: Stage) -> None:
+    async def main(stage: SubscriptionServer) -> None:
         session = await stage.session()
         await stage.changes.subscribe(stage.call(session), ONE)
         assert not remote.begun  # no stream was open
@@ -404,7 +404,7 @@ def test_a_remote_that_was_down_at_the_start_is_subscribed_later(monkeypatch: py
     monkeypatch.setattr("mcp_django.contrib.proxies.catalog.catalog_cache.RETRY_DELAY_SECONDS", 0.0)
     remote = SubscribableRemote(era="handshake", down=True)
 
-    async def main(stage: Stage) -> None:
+    async def main(stage: SubscriptionServer) -> None:
         session = await stage.session()
         await stage.changes.subscribe(stage.call(session), ONE)
         stream = await stage.open(session)
