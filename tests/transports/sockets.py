@@ -24,7 +24,7 @@ App = Callable[[Any, Any, Any], Any]
 
 
 class Denial(NamedTuple):
-    """An HTTP answer in place of a socket. The status is 403 and there is nothing else where servers say so."""
+    """An HTTP response in place of a socket; 403 alone where a server has no denial response."""
 
     status: int
     headers: dict[str, str]
@@ -56,12 +56,12 @@ def socket_scope(path: str, headers: Mapping[str, str] | Iterable[tuple[str, str
 
 
 class Socket:
-    """A socket that somebody opens. `send` of the server's side raises OSError once the client has left."""
+    """A socket of a client. The `send` of the server raises OSError once the client has left."""
 
     def __init__(
         self, app: App, path: str = "/mcp/ws", headers: Mapping[str, str] | Iterable[tuple[str, str]] = (), **scope: Any
     ) -> None:
-        """`scope` is what this server says otherwise."""
+        """`scope` replaces entries of the scope."""
         self.scope = socket_scope(path, headers, **scope)
         self._app = app
         self._coming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -97,10 +97,10 @@ class Socket:
         """The client is gone."""
         self.failure = ConnectionResetError("the socket is closed")
         self._reading.set()
-        self.say_gone(code)
+        self.disconnect(code)
 
-    def say_gone(self, code: int = 1006) -> None:
-        """The server says that the client is gone, and `send` goes on as before, or waits for ever."""
+    def disconnect(self, code: int = 1006) -> None:
+        """Report a disconnect to the application, while `send` works as before, or waits for ever."""
         self._coming.put_nowait({"type": "websocket.disconnect", "code": code})
 
     def stop_reading(self) -> None:
@@ -142,7 +142,7 @@ class Socket:
         return answer
 
     async def value(self, tool: str, /, **arguments: Any) -> Any:
-        """What a tool returned."""
+        """Call a tool; return its value."""
         answer = await self.request("tools/call", {"name": tool, "arguments": arguments})
         assert not answer["result"].get("isError"), answer
         content: dict[str, Any] = answer["result"]["structuredContent"]
@@ -152,7 +152,7 @@ class Socket:
         self.post({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def handshake(self, revision: str = HANDSHAKE, **capabilities: Any) -> dict[str, Any]:
-        """`initialize` and what follows; the result."""
+        """Send `initialize` and `notifications/initialized`; return the result."""
         self.revision = revision
         who = {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": {"name": "t", "version": "1"}}
         answer = await self.request("initialize", who)

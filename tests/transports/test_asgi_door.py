@@ -1,4 +1,4 @@
-"""The ASGI door at its edges: what servers do differently, and what clients do out of spite."""
+"""Edge cases of the ASGI transport: differences between servers, and hostile clients."""
 
 import asyncio
 import json
@@ -27,18 +27,18 @@ def _open(settings: Any, db: None) -> None:
 
 
 def scope(**headers: str) -> dict[str, Any]:
-    told = {"host": "localhost", "content-type": "application/json", "accept": "*/*", **headers}
+    fields = {"host": "localhost", "content-type": "application/json", "accept": "*/*", **headers}
     return {
         "type": "http",
         "method": "POST",
         "path": "/mcp",
-        "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in told.items()],
+        "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in fields.items()],
         "client": ("127.0.0.1", 1),
     }
 
 
 async def post(parts: Any, send: Any = None, **headers: str) -> list[dict[str, Any]]:
-    """What the door sends for a body that comes in these parts."""
+    """Send a body in these parts; return the messages of the transport."""
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -52,7 +52,7 @@ async def post(parts: Any, send: Any = None, **headers: str) -> list[dict[str, A
     return sent
 
 
-async def test_a_client_that_is_gone_when_its_answer_is_sent_is_no_error() -> None:
+async def test_a_disconnect_before_the_response_is_not_an_error() -> None:
     async def send(message: dict[str, Any]) -> None:
         raise ConnectionResetError("the socket is closed")
 
@@ -82,7 +82,7 @@ async def test_a_server_that_fails_to_send_ends_the_call() -> None:
         return parts.pop()
 
     async def send(message: dict[str, Any]) -> None:
-        raise RuntimeError("the handler is closed")  # as uvloop says it
+        raise RuntimeError("the handler is closed")  # the error of uvloop
 
     routing = {"mcp_protocol_version": STATELESS, "mcp_method": "tools/call", "mcp_name": "speak"}
     endpoint = StreamableHTTPEndpoint(build_services(server.bind(get_ports("failing"))))
@@ -91,7 +91,7 @@ async def test_a_server_that_fails_to_send_ends_the_call() -> None:
     await cancelled.wait()
 
 
-async def test_a_body_that_comes_byte_by_byte_takes_no_more_room_than_another() -> None:
+async def test_a_body_received_byte_by_byte_needs_no_more_memory() -> None:
     size = 500_000
 
     def parts() -> Any:
@@ -99,7 +99,7 @@ async def test_a_body_that_comes_byte_by_byte_takes_no_more_room_than_another() 
         for _ in range(size // 2):
             yield bytearray(b"  ")  # an object of its own, as servers make them
 
-    await post(iter([PING]))  # what is made once is made
+    await post(iter([PING]))  # warm up the caches
     tracemalloc.start()
     try:
         (start, _) = await post(parts())
@@ -110,7 +110,7 @@ async def test_a_body_that_comes_byte_by_byte_takes_no_more_room_than_another() 
     assert peak < 20 * size, "orjson takes twelve times as much for a moment"
 
 
-async def test_long_headers_are_understood_and_not_remembered(subtests: pytest.Subtests) -> None:
+async def test_long_headers_are_read_and_not_cached(subtests: pytest.Subtests) -> None:
     for name in ["accept", "content-type"]:
         with subtests.test(name=name):
             cached = parse_accept if name == "accept" else is_json_content_type
@@ -122,7 +122,7 @@ async def test_long_headers_are_understood_and_not_remembered(subtests: pytest.S
             assert cached.cache_info().currsize <= 1
 
 
-def test_change_logs_that_would_have_no_user_are_a_warning(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_change_logs_without_a_user_are_a_warning(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.MIDDLEWARE = ["django.middleware.common.CommonMiddleware", "crum.CurrentRequestUserMiddleware"]
     around = ["contextlib.nullcontext"]
     settings.MCP = {"AUTH": "none", "SERVERS": {"default": {"AROUND": around}, "staff": {}}}

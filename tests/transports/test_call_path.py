@@ -48,7 +48,7 @@ def iter_callers(frame: FrameType | None) -> Iterator[Function | None]:
 
 
 @pytest.mark.usefixtures("db")
-async def test_a_plain_call_passes_the_functions_of_the_page(settings: Any) -> None:
+async def test_a_plain_call_runs_the_functions_of_the_documentation(settings: Any) -> None:
     settings.ALLOWED_HOSTS = ["localhost"]
     settings.MCP = {"AUTH": "none"}
     server, passed = Server("plain"), set[Function | None]()

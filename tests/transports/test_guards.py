@@ -46,7 +46,7 @@ def test_the_host_is_one_of_the_allowed(subtests: pytest.Subtests) -> None:
             assert passes(headers(host)) is expected
 
 
-def test_hosts_are_written_as_django_writes_them(subtests: pytest.Subtests) -> None:
+def test_hosts_have_the_form_of_allowed_hosts(subtests: pytest.Subtests) -> None:
     for hosts in [["*"], [".example.com"]]:
         with subtests.test(hosts=hosts):
             assert passes(headers(b"a.example.com"), guard(hosts=hosts))
@@ -97,7 +97,7 @@ def test_a_repeated_host_or_origin_is_refused_although_each_is_allowed(subtests:
             assert not passes(found)
 
 
-def test_verdicts_are_remembered_and_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_cached_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(security, "MAX_CACHED_VERDICTS", 3)
     checked = guard(hosts=["*"])
     for number in range(10):
@@ -111,11 +111,11 @@ def names(pairs: security.HeaderPairs) -> list[bytes]:
     return [name for name, _ in pairs]
 
 
-def test_without_an_origin_nothing_is_said_about_cors() -> None:
+def test_without_an_origin_there_are_no_cors_headers() -> None:
     assert guard().build_cors_headers(headers()) == ()
 
 
-def test_a_reader_is_told_and_nobody_else() -> None:
+def test_only_an_allowed_origin_gets_cors_headers() -> None:
     allowed = dict(guard().build_cors_headers(headers(origin=b"https://reader.example.com:8443")))
     assert allowed[b"access-control-allow-origin"] == b"https://reader.example.com:8443"
     assert b"Mcp-Session-Id" in allowed[b"access-control-expose-headers"]
@@ -129,7 +129,7 @@ def test_pages_from_loopback_may_read_in_development() -> None:
     assert (b"access-control-allow-origin", b"http://localhost:3000") in found
 
 
-def test_a_preflight_of_a_reader_is_told_methods_and_headers() -> None:
+def test_a_preflight_of_an_allowed_origin_gets_methods_and_headers() -> None:
     asked = (b"access-control-request-headers", b"content-type, Mcp-Param-Region, mcp-param-a b, x-evil, mcp-param-b")
     found = dict(
         guard().build_preflight_headers(headers(b"example.com", b"https://reader.example.com:8443", asked), b"POST")
@@ -141,13 +141,13 @@ def test_a_preflight_of_a_reader_is_told_methods_and_headers() -> None:
     assert not any(b" " in name for name in allowed)
 
 
-def test_a_preflight_of_somebody_else_is_told_the_methods_only() -> None:
+def test_a_preflight_of_another_origin_gets_the_methods_only() -> None:
     found = guard().build_preflight_headers(headers(origin=b"https://evil.com"), b"POST")
     assert names(found) == [b"vary", b"allow"]
     assert names(guard().build_preflight_headers(headers(), b"POST")) == [b"allow"]
 
 
-def test_verdicts_about_long_headers_are_not_remembered() -> None:
+def test_results_for_long_headers_are_not_cached() -> None:
     checked = guard()
     assert passes(headers(), checked)
     for number in range(3):

@@ -34,7 +34,7 @@ async def noted(server: Any) -> AsyncIterator[None]:
 
 
 @override_settings(MCP={"AUTH": "none", "SERVERS": {"default": {"LIFESPAN": f"{__name__}.noted"}}})
-def test_each_request_enters_and_leaves_it_and_nothing_is_kept() -> None:
+def test_each_request_enters_and_exits_the_lifespan() -> None:
     log.clear()
     for count in (1, 2, 3):
         answer = Client().post("/mcp", json.dumps(CALL), content_type="application/json", headers=HEADERS)

@@ -1,4 +1,4 @@
-"""Who is refused, with which status and challenge: the same through both doors, and the same for all bad tokens."""
+"""Refusals, their statuses and challenges: the same over ASGI and the view, and for all bad tokens."""
 
 import asyncio
 import json
@@ -104,7 +104,7 @@ def alice(**facts: Any) -> User:
 
 
 def oauth(raw: str | None = None, *, seconds: float = 600, **facts: Any) -> str:
-    """An access token of alice's, or of whom `facts` say."""
+    """Return an access token of Alice, or with other `facts`."""
     raw = raw or access_token(None)
     given = {"user": alice(), "scope": "notes:read", "resource": [RESOURCE], **facts}
     if "application" not in given:
@@ -190,21 +190,21 @@ def test_all_bad_tokens_are_answered_alike(subtests: pytest.Subtests, caplog: An
                 if len(token) > 10:
                     assert token not in caplog.text
                     assert token not in reply.body.decode()
-        # The next token has a user of its own, who is active and whose tokens are good.
+        # The next token has a user of its own, with is_active and valid tokens.
         PersonalAccessToken.objects.all().delete()
         User.objects.all().delete()
         with subtests.test("a good token is accepted", after=name):
             assert by_view(bearer(oauth())).status == 200
 
 
-def test_the_resource_may_be_spelt_otherwise(subtests: pytest.Subtests) -> None:
+def test_the_resource_may_have_another_spelling(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         for resource in [RESOURCE, f"{RESOURCE}/", "HTTPS://TestServer/mcp", "https://testserver:443/mcp"]:
             with subtests.test(ask=ask, resource=resource):
                 assert ask(bearer(oauth(resource=[resource]))).status == 200
 
 
-def test_the_scheme_may_be_written_anyhow(subtests: pytest.Subtests) -> None:
+def test_the_scheme_is_case_insensitive(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         for scheme in ["Bearer", "bearer", "BEARER"]:
             with subtests.test(ask=ask, scheme=scheme):
@@ -229,7 +229,7 @@ def test_without_a_token_there_is_no_error_yet(subtests: pytest.Subtests) -> Non
                 )
 
 
-def test_a_token_in_the_query_is_not_looked_at(subtests: pytest.Subtests) -> None:
+def test_a_token_in_the_query_is_ignored(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         for name in ["access_token", "token"]:
             with subtests.test(ask=ask, name=name):
@@ -237,14 +237,14 @@ def test_a_token_in_the_query_is_not_looked_at(subtests: pytest.Subtests) -> Non
                 assert (reply.status, "error=" in reply.headers["www-authenticate"]) == (401, False)
 
 
-def test_two_headers_are_one_too_many() -> None:
+def test_two_authorization_headers_are_refused() -> None:
     token = personal()
     reply = by_mount([*bearer(token), *bearer(token)])
     assert reply.status == 400
     assert reply.headers["www-authenticate"].startswith('Bearer error="invalid_request"')
 
 
-def test_a_token_of_nine_kilobytes_is_no_request(subtests: pytest.Subtests) -> None:
+def test_a_token_of_nine_kilobytes_is_refused(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         with subtests.test(ask=ask):
             reply = ask(bearer("a" * 9000))
@@ -252,7 +252,7 @@ def test_a_token_of_nine_kilobytes_is_no_request(subtests: pytest.Subtests) -> N
             assert 'error="invalid_request"' in reply.headers["www-authenticate"]
 
 
-def test_a_token_without_a_required_scope_is_told_which(subtests: pytest.Subtests) -> None:
+def test_a_token_without_a_required_scope_is_refused_with_its_name(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         with subtests.test(ask=ask):
             reply = ask(bearer(oauth(scope="notes:write")))
@@ -261,7 +261,7 @@ def test_a_token_without_a_required_scope_is_told_which(subtests: pytest.Subtest
             assert f'scope="notes:read", {METADATA}' in reply.headers["www-authenticate"]
 
 
-def test_a_scope_that_includes_it_will_do(subtests: pytest.Subtests) -> None:
+def test_a_scope_that_includes_the_required_one_is_enough(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         with (
             subtests.test(ask=ask),
@@ -292,7 +292,7 @@ def test_a_preflight_needs_no_token(subtests: pytest.Subtests) -> None:
             assert ask([("origin", "http://localhost:3000")], method="OPTIONS").status == 204
 
 
-def test_a_backend_that_is_down_says_so_and_calls_no_token_bad(
+def test_an_unavailable_backend_does_not_make_a_token_invalid(
     subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> Any:
@@ -307,7 +307,7 @@ def test_a_backend_that_is_down_says_so_and_calls_no_token_bad(
             assert int(reply.headers["retry-after"]) >= 1
 
 
-def test_nothing_of_a_credential_is_in_the_answer(subtests: pytest.Subtests) -> None:
+def test_the_response_contains_nothing_of_a_credential(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         for value in ["a\r\nset-cookie: a=b", 'a", scope="all', "a\x00b"]:
             with subtests.test(ask=ask, value=value):
@@ -317,7 +317,7 @@ def test_nothing_of_a_credential_is_in_the_answer(subtests: pytest.Subtests) -> 
 
 
 @pytest.mark.parametrize("make", [oauth, personal], ids=["oauth", "personal"])
-def test_a_token_nobody_has_seen_yet_takes_two_queries_at_most(make: Any, django_assert_max_num_queries: Any) -> None:
+def test_an_uncached_token_needs_two_queries_at_most(make: Any, django_assert_max_num_queries: Any) -> None:
     token, verifier = make(), wiring.create_authenticator("default")
     PersonalAccessToken.objects.update(last_used_at=timezone.now())
     asked = AuthRequest(Headers([(b"authorization", f"Bearer {token}".encode())]))
@@ -327,7 +327,7 @@ def test_a_token_nobody_has_seen_yet_takes_two_queries_at_most(make: Any, django
         assert verifier.get_cached(asked) is who
 
 
-def test_a_trusted_client_of_an_operator_is_let_in_as_its_service_user() -> None:
+def test_a_trusted_client_of_an_operator_is_its_service_user() -> None:
     application = make_client(source=Source.MANUAL, trusted=True, service_user=alice())
     application.authorization_grant_type = application.GRANT_CLIENT_CREDENTIALS
     application.save()

@@ -70,12 +70,12 @@ class Client:
         await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Close stdin."""
         self.writer.close()
 
 
 class Stage:
-    """What handlers tell the test."""
+    """A record of the steps of handlers."""
 
     def __init__(self) -> None:
         self.begun, self.cancelled, self.go = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -174,7 +174,7 @@ async def test_a_cancellation_overtakes_the_call(server: Server, stage: Stage) -
         assert (await client.next())["id"] == 2
 
 
-async def test_questions_go_out_and_answers_come_in(server: Server) -> None:
+async def test_questions_are_sent_and_responses_read(server: Server) -> None:
     async with connected(server) as client:
         await client.initialize(elicitation={})
         params = {"name": "greet", "arguments": {}}
@@ -187,7 +187,7 @@ async def test_questions_go_out_and_answers_come_in(server: Server) -> None:
         assert (await client.next())["result"]["content"][0]["text"] == "Hello, Ada"
 
 
-async def test_what_is_no_message_is_answered_and_nothing_is_lost(server: Server) -> None:
+async def test_an_invalid_message_is_answered_and_others_are_served(server: Server) -> None:
     async with connected(server) as client:
         for garbage in (b"\xff\xfe", b"{", b"[]", b"12"):
             await client.send(garbage)
@@ -211,7 +211,7 @@ async def test_a_line_that_is_too_long_is_refused_before_its_end(server: Server)
         assert (await client.next())["id"] == 1
 
 
-async def test_calls_that_run_when_the_client_has_said_all_are_answered(server: Server, stage: Stage) -> None:
+async def test_calls_running_at_the_end_of_stdin_are_answered(server: Server, stage: Stage) -> None:
     async with connected(server) as client:
         await client.modern(1, "tools/call", name="wait", arguments={})
         await stage.begun.wait()
@@ -222,7 +222,7 @@ async def test_calls_that_run_when_the_client_has_said_all_are_answered(server: 
         assert not stage.cancelled.is_set()
 
 
-async def test_nobody_waits_for_answers_of_a_client_that_has_said_all(server: Server) -> None:
+async def test_questions_end_at_the_end_of_stdin(server: Server) -> None:
     async with connected(server) as client:
         await client.initialize(elicitation={})
         params = {"name": "greet", "arguments": {}}
@@ -235,7 +235,7 @@ async def test_nobody_waits_for_answers_of_a_client_that_has_said_all(server: Se
         assert await client.serving is CloseReason.SHUTDOWN
 
 
-async def test_a_client_that_stops_reading_is_told_to_nobody_and_ends_its_calls(server: Server, stage: Stage) -> None:
+async def test_a_client_that_closes_stdout_ends_its_calls_without_an_error(server: Server, stage: Stage) -> None:
     async with connected(server) as client:
         await client.modern(2, "tools/call", name="wait", arguments={})
         await stage.begun.wait()
@@ -246,7 +246,7 @@ async def test_a_client_that_stops_reading_is_told_to_nobody_and_ends_its_calls(
         await stage.cancelled.wait()
 
 
-async def test_a_client_that_does_not_read_can_take_its_call_back(
+async def test_a_client_that_does_not_read_can_cancel_its_call(
     server: Server, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[DuplexConnection] = []
@@ -298,7 +298,7 @@ async def test_an_answer_is_written_once_the_client_has_read_the_progress_before
 
 
 @pytest.mark.usefixtures("_small")
-async def test_a_client_that_is_behind_for_too_long_is_given_up(server: Server, stage: Stage, clock: Clock) -> None:
+async def test_a_client_that_is_slow_for_too_long_is_disconnected(server: Server, stage: Stage, clock: Clock) -> None:
     async with connected(server) as client:
         await client.flood()
         await stage.begun.wait()
@@ -306,7 +306,7 @@ async def test_a_client_that_is_behind_for_too_long_is_given_up(server: Server, 
         assert await client.serving is CloseReason.SLOW_CLIENT
 
 
-async def test_whoever_has_no_time_cancels_and_nothing_is_left(server: Server, stage: Stage) -> None:
+async def test_a_cancelled_server_leaves_nothing_running(server: Server, stage: Stage) -> None:
     async with connected(server) as client:
         await client.initialize()
         params = {"name": "wait", "arguments": {}}

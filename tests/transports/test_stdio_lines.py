@@ -1,4 +1,4 @@
-"""Lines on descriptors: however they are split, whatever is in them, and whatever the descriptor is."""
+"""Lines on descriptors, with every split, content and kind of descriptor."""
 
 import asyncio
 import itertools
@@ -21,7 +21,7 @@ MOST = 8
 
 @pytest.fixture
 def pipe() -> tuple[int, int]:
-    """The ends of a pipe to read from and to write to. Whoever is given one closes it, once: the number is soon that of
+    """Return the ends of a pipe. The reader and the writer close theirs once: the number is soon that of
     something else.
     """
     return os.pipe()
@@ -33,7 +33,7 @@ def cut(*chunks: bytes, most: int = MOST) -> list[bytes]:
     return found + lines.finish()
 
 
-def test_lines_come_out_as_they_were_sent(subtests: pytest.Subtests) -> None:
+def test_lines_are_read_as_they_were_sent(subtests: pytest.Subtests) -> None:
     for sent, found in [
         (b'{"a":1}\n{"b":2}\n', [b'{"a":1}', b'{"b":2}']),
         (b'{"a":1}\r\n', [b'{"a":1}']),
@@ -49,19 +49,19 @@ def test_lines_come_out_as_they_were_sent(subtests: pytest.Subtests) -> None:
             assert cut(sent) == found
 
 
-def test_a_line_of_the_greatest_length_is_whole() -> None:
+def test_a_line_of_the_maximum_length_is_complete() -> None:
     assert cut(b"x" * MOST + b"\n") == [b"x" * MOST]
     assert cut(b"x" * MOST + b"\r\n") == [b"x" * MOST]
     assert cut(b"\xef\xbb\xbf" + b"x" * MOST + b"\r\n") == [b"x" * MOST]
 
 
-def test_a_line_that_is_too_long_shows_it_and_the_next_is_whole() -> None:
+def test_a_line_that_is_too_long_is_marked_and_the_next_is_complete() -> None:
     assert cut(b"x" * (MOST + 1) + b"\n{}\n") == [b"x" * (MOST + 1), b"{}"]
     assert cut(b"x" * 1000 + b"\n{}\n") == [b"x" * (MOST + 1), b"{}"]
     assert cut(b"x" * 1000) == [b"x" * (MOST + 1)]
 
 
-def test_what_is_too_long_is_told_before_its_end_and_not_kept() -> None:
+def test_a_line_that_is_too_long_is_reported_before_its_end_and_discarded() -> None:
     lines = LineSplitter(MOST)
     assert lines.feed(b"x" * 1000) == [b"x" * (MOST + 1)]
     for _ in range(100):
@@ -75,7 +75,7 @@ def test_what_is_too_long_is_told_before_its_end_and_not_kept() -> None:
     st.lists(st.integers(0, 120), max_size=12),
     st.booleans(),
 )
-def test_where_the_bytes_are_split_makes_no_difference(sent: list[bytes], cuts: list[int], ended: bool) -> None:
+def test_the_split_of_the_bytes_makes_no_difference(sent: list[bytes], cuts: list[int], ended: bool) -> None:
     whole = b"\n".join(sent) + b"\n" * ended
     places = sorted({min(place, len(whole)) for place in cuts} | {0, len(whole)})
     parts = [whole[start:end] for start, end in itertools.pairwise(places)]
@@ -83,7 +83,7 @@ def test_where_the_bytes_are_split_makes_no_difference(sent: list[bytes], cuts: 
     assert cut(*[whole[place : place + 1] for place in range(len(whole))]) == cut(whole)
 
 
-async def test_a_reader_gives_lines_and_then_the_end(pipe: tuple[int, int]) -> None:
+async def test_a_reader_returns_lines_and_then_the_end(pipe: tuple[int, int]) -> None:
     source, client = pipe
     reader = LineReader(source, MOST)
     os.write(client, b"{}\n[")
@@ -156,7 +156,7 @@ async def test_a_writer_waits_for_its_reader_and_the_loop_does_not(pipe: tuple[i
     reader.close()
 
 
-async def test_a_writer_learns_that_nobody_reads(pipe: tuple[int, int]) -> None:
+async def test_a_writer_gets_an_error_without_a_reader(pipe: tuple[int, int]) -> None:
     source, sink = pipe
     os.close(source)
     writer = LineWriter(sink)
@@ -165,7 +165,7 @@ async def test_a_writer_learns_that_nobody_reads(pipe: tuple[int, int]) -> None:
     writer.close()
 
 
-async def test_the_threads_end_with_what_they_serve(pipe: tuple[int, int]) -> None:
+async def test_the_threads_end_with_their_reader_and_writer(pipe: tuple[int, int]) -> None:
     source, sink = pipe
     before = set(threading.enumerate())
     reader, writer = LineReader(source, MOST), LineWriter(sink)

@@ -37,8 +37,8 @@ def run(code: str, *, unbuffered: bool = False, redirected: str = "") -> subproc
 
 
 @pytest.mark.parametrize("unbuffered", [False, True])
-def test_nothing_but_what_is_meant_to_reaches_stdout(unbuffered: bool) -> None:
-    said = run(
+def test_only_the_protocol_reaches_stdout(unbuffered: bool) -> None:
+    result = run(
         "import ctypes\n"
         "print('print')\n"
         "os.write(1, b'descriptor\\n')\n"
@@ -48,40 +48,40 @@ def test_nothing_but_what_is_meant_to_reaches_stdout(unbuffered: bool) -> None:
         "os.write(streams.stdout, b'protocol\\n')\n",
         unbuffered=unbuffered,
     )
-    assert said.stdout == "protocol\n"
-    assert set(said.stderr.split("\n")) == {"print", "descriptor", "original", "from C", "child", ""}
+    assert result.stdout == "protocol\n"
+    assert set(result.stderr.split("\n")) == {"print", "descriptor", "original", "from C", "child", ""}
 
 
-def test_stdin_is_at_its_end_for_everybody_else() -> None:
-    said = run(
+def test_stdin_is_empty_for_other_code() -> None:
+    result = run(
         "assert sys.stdin.read() == ''\n"
         "assert subprocess.run(['cat'], capture_output=True, check=True).stdout == b''\n"
         "os.write(streams.stdout, os.read(streams.stdin, 100))\n"
     )
-    assert (said.stdout, said.stderr) == ("from the client\n", "")
+    assert (result.stdout, result.stderr) == ("from the client\n", "")
 
 
-def test_what_was_printed_before_and_waits_in_a_buffer_goes_to_stderr() -> None:
-    said = run("print('settings are imported')\n---\nos.write(streams.stdout, b'protocol\\n')\n")
-    assert (said.stdout, said.stderr) == ("protocol\n", "settings are imported\n")
+def test_buffered_prints_of_earlier_code_go_to_stderr() -> None:
+    result = run("print('settings are imported')\n---\nos.write(streams.stdout, b'protocol\\n')\n")
+    assert (result.stdout, result.stderr) == ("protocol\n", "settings are imported\n")
 
 
-def test_children_do_not_hold_the_client_s_ends_open() -> None:
-    said = run(
+def test_child_processes_do_not_keep_the_pipes_open() -> None:
+    result = run(
         "code = 'import os, sys; [os.fstat(int(number)) for number in sys.argv[1:]]'\n"
         "child = subprocess.run([sys.executable, '-c', code, *map(str, streams)], capture_output=True)\n"
         "assert child.returncode == 1 and b'Bad file descriptor' in child.stderr, child\n"
     )
-    assert (said.returncode, said.stderr) == (0, "")
+    assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_prints_go_nowhere_when_stderr_is_closed() -> None:
-    said = run("print('lost')\nos.write(streams.stdout, b'protocol\\n')\n", redirected="2>&-")
-    assert (said.returncode, said.stdout) == (0, "protocol\n")
+def test_prints_are_discarded_when_stderr_is_closed() -> None:
+    result = run("print('lost')\nos.write(streams.stdout, b'protocol\\n')\n", redirected="2>&-")
+    assert (result.returncode, result.stdout) == (0, "protocol\n")
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-"])
 def test_a_stream_that_is_closed_is_an_error(closed: str) -> None:
-    said = run("", redirected=closed)
-    assert said.returncode == 1
-    assert "OSError: [Errno 9] Bad file descriptor" in said.stderr
+    result = run("", redirected=closed)
+    assert result.returncode == 1
+    assert "OSError: [Errno 9] Bad file descriptor" in result.stderr

@@ -19,7 +19,7 @@ class Call:
         self.outbox = Outbox()
 
 
-class Flight:
+class FakeCallTask:
     """As much of a flight as a stream looks at."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Flight:
 
 
 def stream(keep_alive: float = LONG) -> tuple[Any, SSEBody]:
-    flight: Any = Flight()
+    flight: Any = FakeCallTask()
     return flight, SSEBody(CallSource(flight), keep_alive)
 
 
@@ -47,7 +47,7 @@ async def test_messages_become_events_and_the_end_ends_the_stream() -> None:
     assert [event.data for event in found] == [b'{"a":1}', b'{"b":2}', b'{"c":3}']
 
 
-async def test_silence_is_a_comment(clock: Clock) -> None:
+async def test_a_silent_stream_sends_a_comment(clock: Clock) -> None:
     _, events = stream(keep_alive=15)
     reading = asyncio.ensure_future(anext(events))
     await clock.advance(14)
@@ -56,7 +56,7 @@ async def test_silence_is_a_comment(clock: Clock) -> None:
     assert await reading == sse.KEEP_ALIVE
 
 
-async def test_a_reader_that_is_cancelled_has_left() -> None:
+async def test_a_cancelled_reader_counts_as_disconnected() -> None:
     flight, events = stream()
     reading = asyncio.ensure_future(anext(events))
     await asyncio.sleep(0)
@@ -66,7 +66,7 @@ async def test_a_reader_that_is_cancelled_has_left() -> None:
     assert flight.left == 1
 
 
-async def test_closing_ends_it_from_any_thread() -> None:
+async def test_closing_ends_the_stream_from_any_thread() -> None:
     flight, events = stream()
     reading = asyncio.ensure_future(anext(events, None))
     await asyncio.to_thread(events.close)
@@ -74,7 +74,7 @@ async def test_closing_ends_it_from_any_thread() -> None:
     assert flight.left == 1
 
 
-async def test_a_stream_that_nobody_ever_read_or_closed_has_lost_its_client() -> None:
+async def test_a_stream_that_was_neither_read_nor_closed_counts_as_disconnected() -> None:
     """Django drops the response of a client that leaves while middleware still has it."""
     flight, events = stream()
     del events

@@ -69,7 +69,7 @@ async def test_a_ticket_opens_a_socket_once() -> None:
     assert await status(socket(f"ticket={found}")) == 401
 
 
-async def test_requests_for_tickets_count_for_the_rate_of_an_address() -> None:
+async def test_requests_for_tickets_count_against_the_rate_of_an_address() -> None:
     token = await sync_to_async(issue)()
     with override_settings(MCP={"AUTH": "token", "RATES": {"ADDRESS": "2/h"}}):
         headers = {"authorization": f"Bearer {token}"}
@@ -78,29 +78,29 @@ async def test_requests_for_tickets_count_for_the_rate_of_an_address() -> None:
     assert int(replies[-1].headers["Retry-After"]) > 0
 
 
-async def test_a_ticket_is_good_for_its_server_only() -> None:
+async def test_a_ticket_is_valid_for_its_server_only() -> None:
     found = await ticket(await sync_to_async(issue)())
     assert await status(socket(f"ticket={found}", "/mcp/shop/ws")) == 401
 
 
-async def test_a_ticket_is_good_for_seconds(clock: Clock) -> None:
+async def test_a_ticket_is_valid_for_seconds(clock: Clock) -> None:
     found = await ticket(await sync_to_async(issue)())
     await clock.advance(tickets.TICKET_LIFETIME_SECONDS + 1)
     assert await status(socket(f"ticket={found}")) == 401
 
 
-async def test_what_is_no_ticket_opens_nothing(subtests: pytest.Subtests) -> None:
+async def test_an_invalid_ticket_opens_no_socket(subtests: pytest.Subtests) -> None:
     for query in ["ticket=", "ticket=abc", "ticket=%00", "ticket=%ff", "ticket=a&ticket=b", "ticket"]:
         with subtests.test(query=query):
             assert await status(socket(query)) == 401
 
 
-async def test_two_tickets_open_nothing() -> None:
+async def test_two_tickets_open_no_socket() -> None:
     found = await ticket(await sync_to_async(issue)())
     assert await status(socket(f"ticket={found}&ticket={found}")) == 401
 
 
-async def test_a_ticket_of_a_token_that_was_revoked_meanwhile_opens_nothing() -> None:
+async def test_a_ticket_of_a_revoked_token_opens_no_socket() -> None:
     found = await ticket(await sync_to_async(issue)())
     await sync_to_async(lambda: PersonalAccessToken.objects.get().revoke())()
     assert await status(socket(f"ticket={found}")) == 401
@@ -124,7 +124,7 @@ async def test_an_access_token_in_the_query_is_refused(subtests: pytest.Subtests
             assert await status(socket(f"ticket={token}")) == 401
 
 
-async def test_a_ticket_and_a_token_are_one_too_many() -> None:
+async def test_a_ticket_together_with_a_token_is_refused() -> None:
     token = await sync_to_async(issue)()
     found = await ticket(token)
     assert await status(socket(f"ticket={found}", authorization=f"Bearer {token}")) == 400
@@ -142,7 +142,7 @@ def logged_in() -> Client:
     return page
 
 
-def test_a_page_of_the_site_gets_one_with_its_session_and_a_csrf_token() -> None:
+def test_a_page_of_the_site_gets_a_ticket_with_its_session_and_a_csrf_token() -> None:
     page = logged_in()
     assert page.post("/mcp/ws-ticket").status_code == 403
     reply = page.post("/mcp/ws-ticket", headers={"x-csrftoken": SECRET})
@@ -154,14 +154,14 @@ def test_a_page_of_the_site_gets_one_with_its_session_and_a_csrf_token() -> None
     assert async_to_sync(opens)()
 
 
-def test_nobody_gets_one_and_only_a_post_does() -> None:
+def test_a_ticket_needs_credentials_and_a_post() -> None:
     client = Client(headers={"host": "testserver"})
     assert client.post("/mcp/ws-ticket").status_code == 401
     assert client.get("/mcp/ws-ticket").status_code == 405
     assert client.options("/mcp/ws-ticket").status_code == 204
 
 
-def test_a_credential_that_is_too_long_gets_none() -> None:
+def test_a_credential_that_is_too_long_gets_no_ticket() -> None:
     token = issue()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mcp_django.wiring.process.MAX_TICKET_CHARS", 64)
@@ -173,5 +173,5 @@ def test_a_credential_that_is_too_long_gets_none() -> None:
 
 
 @override_settings(MCP={"AUTH": "none"})
-def test_callers_of_this_machine_need_none() -> None:
+def test_local_callers_need_no_ticket() -> None:
     assert Client(headers={"host": "localhost"}).post("/mcp/ws-ticket").status_code == 404

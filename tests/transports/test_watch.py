@@ -15,7 +15,7 @@ from mcp_django.transports.credentials import StreamCredential
 from tests.support.clock import Clock
 
 
-class Warrant:
+class FakeCredential:
     """One that is good, known to be good, or cannot be asked about."""
 
     def __init__(self, *, good: bool = True, known: bool = False, fails: bool = False) -> None:
@@ -34,10 +34,10 @@ class Warrant:
 
 
 class Stream:
-    """One that says when it was lost."""
+    """A stream that records its revocation."""
 
-    def __init__(self, warrant: Any) -> None:
-        self.credential = warrant
+    def __init__(self, credential: Any) -> None:
+        self.credential = credential
         self.lost = asyncio.Event()
 
     def on_revoked(self) -> None:
@@ -49,15 +49,15 @@ async def until_lost(stream: Stream) -> None:
     await stream.lost.wait()
 
 
-def streams(*warrants: Any) -> list[Stream]:
-    found = [Stream(warrant) for warrant in warrants]
+def streams(*credentials: Any) -> list[Stream]:
+    found = [Stream(credential) for credential in credentials]
     for stream in found:
         get_credential_monitor().add(stream)
     return found
 
 
-async def test_what_is_good_no_more_is_lost_within_its_turn(clock: Clock) -> None:
-    good, bad = streams(Warrant(), Warrant(good=False))
+async def test_a_stream_with_an_invalid_credential_ends_at_its_check(clock: Clock) -> None:
+    good, bad = streams(FakeCredential(), FakeCredential(good=False))
     await clock.advance(watching.VERIFY_INTERVAL_SECONDS)
     assert bad.lost.is_set()
     assert not good.lost.is_set()
@@ -65,8 +65,10 @@ async def test_what_is_good_no_more_is_lost_within_its_turn(clock: Clock) -> Non
     assert len(get_credential_monitor()) == 0
 
 
-async def test_any_thread_has_all_looked_at_now() -> None:
-    known, broken, *bad = streams(Warrant(known=True), Warrant(fails=True), *[Warrant(good=False)] * 20)
+async def test_any_thread_can_start_a_check_of_all_streams() -> None:
+    known, broken, *bad = streams(
+        FakeCredential(known=True), FakeCredential(fails=True), *[FakeCredential(good=False)] * 20
+    )
     thread = threading.Thread(target=check_all_loops)
     thread.start()
     thread.join()
@@ -78,8 +80,8 @@ async def test_any_thread_has_all_looked_at_now() -> None:
         get_credential_monitor().remove(stream)
 
 
-async def test_what_is_taken_away_while_they_are_looked_at_has_them_looked_at_again() -> None:
-    (stream,) = streams(Warrant())
+async def test_a_revocation_during_a_check_starts_another() -> None:
+    (stream,) = streams(FakeCredential())
     get_credential_monitor().check_now()
     await asyncio.sleep(0)
     stream.credential.good = False
@@ -87,14 +89,14 @@ async def test_what_is_taken_away_while_they_are_looked_at_has_them_looked_at_ag
     await until_lost(stream)
 
 
-async def test_what_needs_no_warrant_is_not_watched() -> None:
+async def test_a_stream_without_a_credential_is_not_checked() -> None:
     (stream,) = streams(None)
     assert len(get_credential_monitor()) == 0
     get_credential_monitor().remove(stream)
 
 
 class Down:
-    """A credential of which nobody can say whether it is good."""
+    """A credential that cannot be verified."""
 
     def get_cached(self) -> None:
         return None
@@ -103,10 +105,10 @@ class Down:
         raise TransportRefusal(503)
 
 
-async def test_while_nobody_can_say_a_stream_goes_on_until_its_credential_expires(subtests: pytest.Subtests) -> None:
+async def test_without_verification_a_stream_goes_on_until_its_credential_expires(subtests: pytest.Subtests) -> None:
     for left, good in [(None, True), (60, True), (-1, False)]:
         with subtests.test(left=left, good=good):
             expires = None if left is None else time.time() + left
-            warrant = StreamCredential(Down(), DjangoPrincipal(issuer="tests", subject="ann", expires_at=expires))  # type: ignore[arg-type]
-            assert not warrant.is_known_valid()
-            assert await warrant.is_valid() is good
+            credential = StreamCredential(Down(), DjangoPrincipal(issuer="tests", subject="ann", expires_at=expires))  # type: ignore[arg-type]
+            assert not credential.is_known_valid()
+            assert await credential.is_valid() is good

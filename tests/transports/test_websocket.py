@@ -18,7 +18,7 @@ PEOPLE = "tests.interaction.verifiers.Tokens"
 
 
 class RecordingServer:
-    """A server, and what its handlers did."""
+    """A server that records the steps of its handlers."""
 
     def __init__(self) -> None:
         self.server = Server("told", alias="told")
@@ -55,7 +55,7 @@ class RecordingServer:
         return name
 
     async def flood(self, ctx: Context, times: int, size: int = 10) -> str:
-        """Say something again and again."""
+        """Log messages without an end."""
         self.note("flood runs")
         try:
             for _ in range(times):
@@ -114,7 +114,7 @@ def limit(settings: Any, **limits: Any) -> None:
 # Frames
 
 
-async def test_both_eras_are_spoken_on_one_socket() -> None:
+async def test_both_eras_are_served_on_one_socket() -> None:
     socket = await opened(RecordingServer())
     assert await socket.value("add", a=1, b=2) == 3
     hello = await socket.handshake()
@@ -125,7 +125,7 @@ async def test_both_eras_are_spoken_on_one_socket() -> None:
     await left(socket)
 
 
-async def test_a_frame_that_is_no_json_gets_an_error_and_the_socket_goes_on() -> None:
+async def test_a_frame_with_invalid_json_gets_an_error_and_the_socket_goes_on() -> None:
     socket = await opened(RecordingServer())
     for text in ("", "nonsense", "{", '{"id": 1}}', '"\ud800"', "\ufeff{}", "null", "1"):
         socket.put(text=text)
@@ -134,7 +134,7 @@ async def test_a_frame_that_is_no_json_gets_an_error_and_the_socket_goes_on() ->
     await left(socket)
 
 
-async def test_an_array_is_no_message() -> None:
+async def test_an_array_is_an_invalid_message() -> None:
     socket = await opened(RecordingServer())
     socket.put(text="[]")
     assert (await socket.message())["error"]["code"] == -32600
@@ -170,7 +170,7 @@ async def test_a_frame_over_the_limit_closes_the_socket(subtests: pytest.Subtest
             assert (await socket.closed())[0] == 1009
 
 
-async def test_frames_that_came_with_the_handshake_are_served() -> None:
+async def test_frames_sent_with_the_handshake_are_served() -> None:
     recorder = RecordingServer()
     socket = Socket(recorder.app)
     socket.call("add", a=1, b=2)
@@ -179,7 +179,7 @@ async def test_frames_that_came_with_the_handshake_are_served() -> None:
     await left(socket)
 
 
-async def test_thousands_of_frames_at_once_leave_room_for_others() -> None:
+async def test_thousands_of_frames_at_once_do_not_block_others() -> None:
     recorder = RecordingServer()
     busy, other = await opened(recorder), await opened(recorder)
     for _ in range(3000):
@@ -190,7 +190,7 @@ async def test_thousands_of_frames_at_once_leave_room_for_others() -> None:
     await left(busy)
 
 
-async def test_calls_in_one_instant_are_not_too_many_when_they_are_quick() -> None:
+async def test_a_burst_of_quick_calls_is_served() -> None:
     socket = await opened(RecordingServer())
     for _ in range(200):
         socket.call("add", a=1, b=2)
@@ -218,7 +218,7 @@ async def test_a_cancellation_overtakes_its_call() -> None:
     await recorder.until("call runs")
     socket.notify("notifications/cancelled", requestId=slow)
     await recorder.until("call cancelled")
-    assert await socket.value("add", a=1, b=2) == 3  # nothing was said of the other
+    assert await socket.value("add", a=1, b=2) == 3  # the other call has no response
     await left(socket)
 
 
@@ -239,7 +239,7 @@ async def test_a_cancellation_overtakes_requests_that_wait_for_a_slow_reader(set
     await left(socket)
 
 
-async def test_one_call_more_than_may_run_waits_for_one_to_end(settings: Any) -> None:
+async def test_a_call_over_the_limit_waits_for_another_to_end(settings: Any) -> None:
     limit(settings, IN_FLIGHT=2)
     recorder = RecordingServer()
     socket = await opened(recorder)
@@ -257,7 +257,7 @@ async def test_one_call_more_than_may_run_waits_for_one_to_end(settings: Any) ->
 # Ends
 
 
-async def test_a_client_that_leaves_ends_its_calls_and_its_session(subtests: pytest.Subtests) -> None:
+async def test_a_disconnect_ends_the_calls_and_the_session(subtests: pytest.Subtests) -> None:
     for code in [1000, 1005, 1006]:
         with subtests.test(code=code):
             recorder = RecordingServer()
@@ -284,7 +284,7 @@ async def test_a_disconnect_is_noticed_while_send_is_stuck(settings: Any) -> Non
     await socket.stuck.wait()
     for number in range(5):
         socket.call("add", a=number, b=0)  # they wait as well
-    socket.say_gone()  # and `send` stays where it is
+    socket.disconnect()  # and `send` still waits
     await socket.finish()
     await recorder.until("flood ended")
 
@@ -310,16 +310,16 @@ async def test_a_server_that_cancels_the_application_ends_calls_and_sessions() -
     socket.call("wait")
     await recorder.until("call runs")
     socket.task.cancel()
-    said = await socket.event()
-    assert said is not None
-    assert (said["type"], said["code"]) == ("websocket.close", 1001)
+    closing = await socket.event()
+    assert closing is not None
+    assert (closing["type"], closing["code"]) == ("websocket.close", 1001)
     with pytest.raises(asyncio.CancelledError):
         await socket.task
     await recorder.until("call cancelled")
     assert not await Session.objects.filter(terminated_at=None).aexists()
 
 
-async def test_a_client_that_reads_nothing_is_closed(settings: Any, clock: Clock) -> None:
+async def test_the_socket_of_a_client_that_reads_nothing_is_closed(settings: Any, clock: Clock) -> None:
     limit(settings, SEND_BUFFER=2, SEND_TIMEOUT=20, KEEP_ALIVE=15)
     recorder = RecordingServer()
     socket = await opened(recorder)
@@ -332,7 +332,7 @@ async def test_a_client_that_reads_nothing_is_closed(settings: Any, clock: Clock
     await socket.finish()
 
 
-async def test_a_client_that_reads_again_is_told_that_it_was_too_slow(settings: Any, clock: Clock) -> None:
+async def test_a_slow_client_that_reads_again_gets_the_close_reason(settings: Any, clock: Clock) -> None:
     limit(settings, SEND_BUFFER=2, SEND_TIMEOUT=20, KEEP_ALIVE=15)
     recorder = RecordingServer()
     socket = await opened(recorder)
@@ -345,7 +345,7 @@ async def test_a_client_that_reads_again_is_told_that_it_was_too_slow(settings: 
     assert (await socket.closed())[0] == 1013
 
 
-async def test_a_shutdown_lets_calls_end_and_says_going_away() -> None:
+async def test_a_shutdown_lets_calls_finish_and_closes_with_going_away() -> None:
     recorder = RecordingServer()
     socket = await opened(recorder)
     slow = socket.call("wait")
@@ -362,7 +362,7 @@ async def test_a_shutdown_lets_calls_end_and_says_going_away() -> None:
         await get_services().lifecycle.startup([])
 
 
-async def test_a_shutdown_ends_listens_with_their_result() -> None:
+async def test_a_shutdown_ends_subscriptions_with_their_result() -> None:
     recorder = RecordingServer()
     socket = await opened(recorder)
     listen = socket.start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
@@ -376,7 +376,7 @@ async def test_a_shutdown_ends_listens_with_their_result() -> None:
         await get_services().lifecycle.startup([])
 
 
-async def test_a_session_that_an_operator_ends_closes_the_socket() -> None:
+async def test_ending_a_session_in_the_admin_closes_the_socket() -> None:
     recorder = RecordingServer()
     socket = await opened(recorder)
     await socket.handshake()
@@ -384,7 +384,7 @@ async def test_a_session_that_an_operator_ends_closes_the_socket() -> None:
     assert (await socket.closed())[0] == 4404
 
 
-async def test_a_token_that_is_taken_back_closes_the_socket(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_revoking_the_token_closes_the_socket(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.MCP = {"AUTH": PEOPLE, "TOKEN_CACHE_SECONDS": 0}
     recorder = RecordingServer()
     socket = await opened(recorder, {"authorization": "Bearer alice"})
@@ -406,7 +406,7 @@ async def test_a_token_that_loses_scopes_closes_the_socket(settings: Any, monkey
     assert (await socket.closed())[0] == 4403
 
 
-async def test_a_client_that_answers_no_pings_is_closed(settings: Any, clock: Clock) -> None:
+async def test_the_socket_of_a_client_that_answers_no_pings_is_closed(settings: Any, clock: Clock) -> None:
     limit(settings, PING=40, KEEP_ALIVE=10)
     recorder = RecordingServer()
     socket = await opened(recorder)

@@ -1,4 +1,4 @@
-"""Who gets a socket: Host and Origin, subprotocol, credential, room; and what those are told who get none."""
+"""Accepted and refused sockets, by Host and Origin, subprotocol, credential and limits."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from mcp_django.wiring import get_services
 from tests.transports.sockets import Socket
 
 PEOPLE = "tests.transports.test_websocket_handshake.known"
-NOBODY = "tests.transports.test_websocket_handshake.nobody"
+UNAVAILABLE_VERIFIER = "tests.transports.test_websocket_handshake.unavailable_verifier"
 
 
 async def known(token: str, *, resource: Any) -> DjangoPrincipal:
@@ -28,7 +28,7 @@ async def known(token: str, *, resource: Any) -> DjangoPrincipal:
     return DjangoPrincipal(issuer="tests", subject=name)
 
 
-async def nobody(token: str, *, resource: Any) -> Any:
+async def unavailable_verifier(token: str, *, resource: Any) -> Any:
     """A verifier whose backend is down."""
     raise RuntimeError("no backend")
 
@@ -88,7 +88,7 @@ async def test_the_subprotocol_is_selected_when_it_is_offered(subtests: pytest.S
             await socket.finish()
 
 
-async def test_subprotocols_that_only_the_scope_lists_count() -> None:
+async def test_subprotocols_in_the_scope_only_are_read() -> None:
     socket = knock(bearer("alice"), subprotocols=["mcp"])
     assert await socket.accepted() == "mcp"
     socket.leave()
@@ -104,7 +104,7 @@ async def test_a_client_that_offers_other_subprotocols_only_is_refused(subtests:
             assert b"secret" not in denial.body
 
 
-async def test_a_token_among_the_subprotocols_opens_a_socket_and_is_seen_nowhere(
+async def test_a_token_among_the_subprotocols_opens_a_socket_and_is_not_exposed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -147,7 +147,7 @@ async def test_without_a_token_a_socket_is_refused_with_a_challenge(subtests: py
             assert denial.headers["content-length"] == str(len(denial.body))
 
 
-async def test_a_token_that_is_not_good_is_refused(subtests: pytest.Subtests) -> None:
+async def test_an_invalid_token_is_refused(subtests: pytest.Subtests) -> None:
     for headers in [bearer("mallory"), offer("mcp", "mcp.bearer.secret-mallory"), bearer("ü")]:
         with subtests.test(headers=headers):
             denial = await knock(headers).denied()
@@ -156,19 +156,19 @@ async def test_a_token_that_is_not_good_is_refused(subtests: pytest.Subtests) ->
             assert b"mallory" not in denial.body
 
 
-async def test_a_token_in_the_query_is_never_looked_at() -> None:
+async def test_a_token_in_the_query_is_ignored() -> None:
     denial = await knock(query_string=b"access_token=secret-alice").denied()
     assert denial.status == 401
 
 
-async def test_a_backend_that_is_down_is_no_bad_token(settings: Any) -> None:
-    settings.MCP = {"AUTH": NOBODY}
+async def test_an_unavailable_backend_is_not_an_invalid_token(settings: Any) -> None:
+    settings.MCP = {"AUTH": UNAVAILABLE_VERIFIER}
     denial = await knock(bearer("alice")).denied()
     assert denial.status == 503
     assert int(denial.headers["retry-after"]) >= 1
 
 
-async def test_host_and_origin_are_looked_at_before_the_token(subtests: pytest.Subtests) -> None:
+async def test_host_and_origin_are_checked_before_the_token(subtests: pytest.Subtests) -> None:
     for headers in [{"host": "evil.example"}, {"origin": "https://evil.example"}, {"origin": "null"}]:
         with subtests.test(headers=headers):
             denial = await knock({**bearer("mallory"), **headers}).denied()
@@ -176,7 +176,7 @@ async def test_host_and_origin_are_looked_at_before_the_token(subtests: pytest.S
             assert "www-authenticate" not in denial.headers
 
 
-async def test_pages_of_the_site_and_of_this_machine_get_a_socket(subtests: pytest.Subtests) -> None:
+async def test_pages_of_the_site_and_of_loopback_get_a_socket(subtests: pytest.Subtests) -> None:
     for origin in ["https://mcp.example", "http://localhost:3000"]:
         with subtests.test(origin=origin):
             socket = knock({"host": "mcp.example", "origin": origin, **offer("mcp", "mcp.bearer.secret-alice")})
@@ -185,12 +185,12 @@ async def test_pages_of_the_site_and_of_this_machine_get_a_socket(subtests: pyte
             await socket.finish()
 
 
-async def test_where_a_server_cannot_send_an_answer_the_socket_is_closed() -> None:
+async def test_a_server_without_the_denial_extension_closes_the_socket() -> None:
     assert (await knock(extensions={}).denied()).status == 403
     assert (await knock(extensions=None).denied()).status == 403
 
 
-async def test_a_caller_through_a_proxy_is_not_of_this_machine(settings: Any) -> None:
+async def test_a_caller_through_a_proxy_is_not_local(settings: Any) -> None:
     settings.MCP = {"AUTH": "none"}
     denial = await knock({"x-forwarded-for": "10.0.0.1"}).denied()
     assert denial.status == 403
@@ -222,7 +222,7 @@ async def test_sockets_count_as_streams_of_their_owner(settings: Any) -> None:
     assert not len(get_services().stream_limiter)
 
 
-async def test_a_process_that_shuts_down_takes_no_socket() -> None:
+async def test_no_socket_is_accepted_during_shutdown() -> None:
     await get_services().lifecycle.shutdown()
     try:
         denial = await knock(bearer("alice")).denied()
@@ -232,7 +232,7 @@ async def test_a_process_that_shuts_down_takes_no_socket() -> None:
     assert "retry-after" in denial.headers
 
 
-async def test_a_client_that_left_before_its_socket_was_accepted_leaves_nothing() -> None:
+async def test_a_disconnect_before_the_accept_releases_the_socket() -> None:
     socket = knock(bearer("alice"))
     socket.leave()
     await socket.finish()
@@ -251,7 +251,7 @@ async def test_a_personal_token_opens_a_socket(settings: Any) -> None:
     await socket.finish()
 
 
-async def test_the_user_whom_callers_of_this_machine_act_as_is_looked_at_again(settings: Any) -> None:
+async def test_the_user_of_local_callers_is_read_again(settings: Any) -> None:
     settings.MCP = {"AUTH": "none", "LOCAL_USER": "ann"}
     user = await get_user_model().objects.acreate_user("ann")
     socket = knock()
@@ -268,7 +268,7 @@ async def test_the_user_whom_callers_of_this_machine_act_as_is_looked_at_again(s
     await socket.finish()
 
 
-async def test_what_is_refused_is_refused_although_the_client_is_gone() -> None:
+async def test_a_refusal_after_a_disconnect_is_not_an_error() -> None:
     async def send(event: Any) -> None:
         raise RuntimeError("closed")
 

@@ -1,4 +1,4 @@
-"""Where sockets are: `mount` and `routing.websocket_urlpatterns`, and what they make of the handshake's request."""
+"""Paths of sockets: `mount` and `routing.websocket_urlpatterns`, and the request of a handshake."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +31,7 @@ SERVERS: dict[str, Any] = {
 @tool(server="socket_tenants")
 @tool(server="socket_other")
 def about(ctx: Context) -> dict[str, Any]:
-    """Which server this is, and what it knows of the socket."""
+    """Return the name of the server, and the request of the socket."""
     request = ctx.request
     return {
         "server": ctx.server.info.name,
@@ -66,7 +66,7 @@ def a_server(name: str) -> Server:
 
 
 async def seen(app: Any, path: str, headers: Any = (), **scope: Any) -> dict[str, Any]:
-    """What the tool says of a socket."""
+    """Open a socket; return the result of its tool."""
     socket = Socket(app, path, headers, **scope)
     await socket.accepted()
     found: dict[str, Any] = await socket.value("about")
@@ -100,7 +100,7 @@ async def test_every_server_of_the_setting_has_its_sockets(subtests: pytest.Subt
                 assert third["kwargs"] == third["matched"] == {"tenant": "acme", "floor": 3}
 
 
-async def test_a_root_path_is_left_off(subtests: pytest.Subtests) -> None:
+async def test_a_root_path_is_removed(subtests: pytest.Subtests) -> None:
     for door in [0, 1]:
         with subtests.test(door=door):
             app = of_the_setting()[door]
@@ -111,7 +111,7 @@ async def test_a_root_path_is_left_off(subtests: pytest.Subtests) -> None:
             }
 
 
-async def test_servers_of_one_s_own_have_sockets_at_their_paths() -> None:
+async def test_servers_outside_the_settings_have_sockets_at_their_paths() -> None:
     app = mount(inner, servers={"one": a_server("one"), "/two/<int:number>/": a_server("two")})
     assert (await seen(app, "/one/ws"))["server"] == "one"
     two = await seen(app, "/two/5/ws/")
@@ -119,13 +119,13 @@ async def test_servers_of_one_s_own_have_sockets_at_their_paths() -> None:
     assert await Socket(app, "/mcp/ws").accepted() == "inner /mcp/ws"
 
 
-async def test_every_other_path_is_the_application_s(subtests: pytest.Subtests) -> None:
+async def test_every_other_path_belongs_to_the_application(subtests: pytest.Subtests) -> None:
     for where in ["/", "/mcp", "/mcp/ws2", "/mcp/posts/ws", "/mcp/ws//", "/mcp/of/acme/three/ws"]:
         with subtests.test(where=where):
             assert await Socket(mount(inner), where).accepted() == f"inner {where}"
 
 
-async def test_where_the_application_is_django_itself_every_other_path_is_refused(subtests: pytest.Subtests) -> None:
+async def test_in_front_of_django_every_other_path_is_refused(subtests: pytest.Subtests) -> None:
     for extensions in [{"websocket.http.response": {}}, {}]:
         with subtests.test(extensions=extensions):
             for application in (get_asgi_application(), ASGIStaticFilesHandler(get_asgi_application())):
@@ -133,12 +133,12 @@ async def test_where_the_application_is_django_itself_every_other_path_is_refuse
                 assert denial.status == (404 if extensions else 403)
 
 
-async def test_an_application_behind_the_handler_of_static_files_gets_its_sockets() -> None:
+async def test_an_application_behind_the_static_files_handler_gets_its_sockets() -> None:
     app = mount(ASGIStaticFilesHandler(ProtocolTypeRouter({"websocket": inner})))
     assert await Socket(app, "/elsewhere").accepted() == "inner /elsewhere"
 
 
-async def test_the_examples_of_the_page_serve_sockets(subtests: pytest.Subtests) -> None:
+async def test_the_examples_of_the_documentation_serve_sockets(subtests: pytest.Subtests) -> None:
     for example, where in [(0, "/mcp/ws"), (1, "/mcp/ws/"), (1, "/assistant/ws")]:
         with subtests.test(example=example, where=where):
             found: dict[str, Any] = {}
@@ -149,13 +149,13 @@ async def test_the_examples_of_the_page_serve_sockets(subtests: pytest.Subtests)
             await socket.finish()
 
 
-async def test_a_route_of_one_s_own_serves_a_server() -> None:
+async def test_a_custom_route_serves_a_server() -> None:
     app = URLRouter([path("chat/<slug:house>", Consumer.as_asgi(server="socket_other"))])
     found = await seen(app, "/chat/main")
     assert (found["server"], found["kwargs"], found["path"]) == ("another", {"house": "main"}, "/chat/main")
 
 
-async def test_a_route_of_one_s_own_serves_no_server_without_the_transport() -> None:
+async def test_a_custom_route_serves_no_server_without_the_transport() -> None:
     consumer: Any = Consumer.as_asgi(server="posts")
     denial = await Socket(URLRouter([path("assistant", consumer)]), "/assistant").denied()
     assert denial.status == 404
@@ -172,7 +172,7 @@ def test_the_patterns_follow_the_setting() -> None:
     assert "mcp/socket_other/ws" in routes()
 
 
-async def test_the_request_is_the_handshake_s(settings: Any) -> None:
+async def test_the_request_of_a_handler_is_the_handshake(settings: Any) -> None:
     settings.ALLOWED_HOSTS = ["127.0.0.1"]
     found = await seen(mount(inner), "/mcp/socket_other/ws", query_string=b"a=1", scheme="ws")
     assert (found["method"], found["secure"], found["query"]) == ("GET", False, {"a": "1"})
@@ -181,7 +181,7 @@ async def test_the_request_is_the_handshake_s(settings: Any) -> None:
     assert (found["secure"], found["address"]) == (True, "https://127.0.0.1:8000/mcp/socket_other/ws")
 
 
-async def test_handlers_speak_the_language_of_the_handshake(settings: Any) -> None:
+async def test_handlers_run_in_the_language_of_the_handshake(settings: Any) -> None:
     settings.MIDDLEWARE = ["django.middleware.locale.LocaleMiddleware"]
     app = mount(inner)
     assert (await seen(app, "/mcp/socket_other/ws", {"accept-language": "de"}))["monday"] == "Montag"

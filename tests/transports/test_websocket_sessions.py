@@ -57,12 +57,12 @@ async def test_a_logged_in_page_opens_a_socket() -> None:
         ({}, 401),  # A program: every browser sends an Origin.
     ],
 )
-async def test_another_page_opens_none_with_the_cookie_of_a_user(headers: dict[str, str], status: int) -> None:
+async def test_a_page_of_another_origin_opens_no_socket_with_a_cookie(headers: dict[str, str], status: int) -> None:
     denial = await Socket(routed(), "/assistant/ws", {**await cookie(), **headers}).denied()
     assert denial.status == status
 
 
-async def test_a_page_without_a_login_is_told_of_the_ticket() -> None:
+async def test_a_page_without_a_login_is_refused_with_a_hint_at_tickets() -> None:
     for headers in ({"origin": SITE}, {"origin": SITE, "cookie": "sessionid=invented"}):
         denial = await Socket(routed(), "/assistant/ws", headers).denied()
         assert denial.status == 401
@@ -83,7 +83,7 @@ async def test_a_project_without_sessions_in_auth_ignores_them() -> None:
     assert denial.status == 401
 
 
-async def test_the_user_of_the_project_s_middleware_counts() -> None:
+async def test_the_user_of_the_middleware_of_the_project_counts() -> None:
     """A project may refuse a user whom the session names."""
     for user in (AnonymousUser(), await User.objects.acreate(username="bob")):
         denial = await Socket(
@@ -103,7 +103,7 @@ async def test_the_socket_ends_with_the_login() -> None:
     assert (await socket.closed())[0] == 4401
 
 
-async def test_a_token_opens_the_socket_too() -> None:
+async def test_a_token_opens_the_socket() -> None:
     def issue() -> str:
         user, _ = User.objects.get_or_create(username="alice")
         return PersonalAccessToken.issue(user=user, name="one", expires=None)[1]
@@ -115,6 +115,6 @@ async def test_a_token_opens_the_socket_too() -> None:
     await socket.finish()
 
 
-def test_another_kind_of_authentication_is_a_mistake() -> None:
+def test_another_kind_of_authentication_is_a_configuration_error() -> None:
     with pytest.raises(ValueError, match="'cookie' is invalid"):
         Consumer(auth="cookie")  # type: ignore[arg-type]

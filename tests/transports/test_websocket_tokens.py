@@ -1,4 +1,4 @@
-"""What a token opens over WebSocket, and what becomes of the socket when the token is good no more."""
+"""Tokens over WebSocket, and the end of a socket whose token is invalid."""
 
 from datetime import timedelta
 from typing import Any
@@ -48,7 +48,7 @@ async def opened(token: str, form: str = "header") -> Socket:
     return socket
 
 
-async def test_a_token_that_is_made_for_one_server_opens_that_one(subtests: pytest.Subtests) -> None:
+async def test_a_token_for_one_server_opens_only_its_sockets(subtests: pytest.Subtests) -> None:
     for form in FORMS:
         with subtests.test(form=form):
             _, token = await issued(audience="default")
@@ -60,9 +60,9 @@ async def test_a_token_that_is_made_for_one_server_opens_that_one(subtests: pyte
             assert 'error="invalid_token"' in denial.headers["www-authenticate"]
 
 
-async def test_a_token_that_is_good_no_more_opens_nothing_and_is_not_told_why(subtests: pytest.Subtests) -> None:
+async def test_an_invalid_token_opens_no_socket_and_the_reason_is_not_sent(subtests: pytest.Subtests) -> None:
     past = timezone.now() - timedelta(seconds=1)
-    for why in ("revoked", "expired", "deactivated"):  # the user stays deactivated, so this comes last
+    for why in ("revoked", "expired", "deactivated"):  # the user remains deactivated, so this comes last
         for form in FORMS:
             with subtests.test(why=why, form=form):
                 row, token = await issued(expires=past if why == "expired" else None)
@@ -119,7 +119,7 @@ async def test_a_socket_is_closed_when_its_token_has_lost_a_scope() -> None:
     assert await socket.closed() == (4403, "The credential has lost rights")
 
 
-async def test_a_page_of_somebody_else_opens_nothing_whatever_token_it_has(subtests: pytest.Subtests) -> None:
+async def test_a_page_of_another_origin_opens_no_socket_with_any_token(subtests: pytest.Subtests) -> None:
     for origin in ["https://evil.example", "null", "http://127.0.0.1.evil.example"]:
         with subtests.test(origin=origin):
             _, token = await issued()
@@ -129,7 +129,7 @@ async def test_a_page_of_somebody_else_opens_nothing_whatever_token_it_has(subte
             assert "www-authenticate" not in denial.headers
 
 
-async def test_a_token_in_the_query_opens_nothing(subtests: pytest.Subtests) -> None:
+async def test_a_token_in_the_query_opens_no_socket(subtests: pytest.Subtests) -> None:
     for name in ["access_token", "token", "bearer", "ticket", "authorization"]:
         with subtests.test(name=name):
             _, token = await issued()

@@ -67,7 +67,7 @@ def one() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one")
-def test_the_document_says_whose_tokens_are_taken_and_which_scopes_to_begin_with(subtests: pytest.Subtests) -> None:
+def test_the_document_names_the_authorization_servers_and_the_initial_scopes(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         with subtests.test(ask=ask):
             reply = ask(f"{WELL_KNOWN}/mcp")
@@ -86,13 +86,13 @@ def test_the_document_says_whose_tokens_are_taken_and_which_scopes_to_begin_with
 
 
 @pytest.mark.usefixtures("one")
-def test_the_view_answers_where_each_request_is_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_view_works_with_atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     assert by_view(f"{WELL_KNOWN}/mcp").status == 200
 
 
 @pytest.mark.usefixtures("one")
-def test_the_resource_mirrors_the_slash_of_the_client_and_the_path_may_be_left_off(subtests: pytest.Subtests) -> None:
+def test_the_resource_has_the_slash_of_the_request_and_the_path_is_optional(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         for rest, resource in [("/mcp/", "/mcp/"), ("", "/mcp"), ("/", "/mcp")]:
             with subtests.test(ask=ask, rest=rest):
@@ -125,7 +125,7 @@ def test_the_host_of_the_request_makes_no_difference(subtests: pytest.Subtests) 
 
 
 @pytest.mark.usefixtures("one")
-def test_pages_of_any_site_may_ask_first(subtests: pytest.Subtests) -> None:
+def test_a_preflight_of_any_origin_is_allowed(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         with subtests.test(ask=ask):
             reply = ask(f"{WELL_KNOWN}/mcp", "OPTIONS")
@@ -135,7 +135,7 @@ def test_pages_of_any_site_may_ask_first(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.usefixtures("one")
-def test_a_head_has_no_body_and_a_post_no_answer(subtests: pytest.Subtests) -> None:
+def test_a_head_has_no_body_and_a_post_is_refused(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         with subtests.test(ask=ask):
             head = ask(f"{WELL_KNOWN}/mcp", "HEAD")
@@ -145,7 +145,7 @@ def test_a_head_has_no_body_and_a_post_no_answer(subtests: pytest.Subtests) -> N
 
 
 @override_settings(MCP={**AUTH, "SERVERS": {"default": ONE, "shop": {"AUTHORIZATION_SERVERS": ["https://b.example"]}}})
-def test_of_two_endpoints_each_has_its_own_and_none_the_root(subtests: pytest.Subtests) -> None:
+def test_each_of_two_endpoints_has_its_own_document_and_the_root_has_none(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         with subtests.test(ask=ask):
             assert ask(WELL_KNOWN).status == 404
@@ -154,7 +154,7 @@ def test_of_two_endpoints_each_has_its_own_and_none_the_root(subtests: pytest.Su
             assert (other["resource"], other["authorization_servers"]) == (f"{ORIGIN}/mcp/shop", ["https://b.example"])
 
 
-def test_entries_may_be_added_but_the_resource_stays(subtests: pytest.Subtests) -> None:
+def test_entries_may_be_added_and_the_resource_is_not_replaced(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         with subtests.test(ask=ask):
             extra = {
@@ -170,7 +170,7 @@ def test_entries_may_be_added_but_the_resource_stays(subtests: pytest.Subtests) 
 
 
 @override_settings(OAUTH2_PROVIDER={})
-def test_without_an_origin_or_an_authorization_server_there_is_nothing_to_say(subtests: pytest.Subtests) -> None:
+def test_without_an_origin_or_an_authorization_server_there_is_no_document(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
         for options in [{"ORIGIN": None}, {"SERVERS": {"default": {}}}]:
             mcp = {**AUTH, "SERVERS": {"default": ONE}, **options}
@@ -178,7 +178,7 @@ def test_without_an_origin_or_an_authorization_server_there_is_nothing_to_say(su
                 assert ask(f"{WELL_KNOWN}/mcp").status == 404
 
 
-def test_a_function_that_fails_is_the_servers_fault(subtests: pytest.Subtests, caplog: Any) -> None:
+def test_a_function_that_fails_is_a_server_error(subtests: pytest.Subtests, caplog: Any) -> None:
     for ask in DOORS:
         with subtests.test(ask=ask):
             server = {**ONE, "REQUIRED_SCOPES": "tests.transports.test_well_known.fails"}
@@ -194,7 +194,7 @@ def fails(request: Any) -> Any:
 
 
 @pytest.mark.usefixtures("one")
-def test_a_project_below_a_prefix_is_found_with_it_and_without(settings: Any) -> None:
+def test_a_project_below_a_prefix_is_found_with_and_without_it(settings: Any) -> None:
     settings.FORCE_SCRIPT_NAME = "/site"
     for url in (f"{WELL_KNOWN}/site/mcp", f"{WELL_KNOWN}/mcp", f"/site{WELL_KNOWN}/site/mcp"):
         assert json.loads(by_mount(url).body)["resource"] == f"{ORIGIN}/site/mcp"
@@ -219,7 +219,7 @@ def test_an_include_below_a_path_has_its_document_at_the_root_of_the_origin(subt
 
 
 @pytest.mark.usefixtures("one")
-def test_it_is_served_over_asgi_through_django_too() -> None:
+def test_the_document_is_served_by_django_over_asgi() -> None:
     async def main() -> Any:
         return await AsyncClient().get(f"{WELL_KNOWN}/mcp")
 

@@ -16,7 +16,7 @@ from tests.transports.test_asgi_door import scope
 
 
 @pytest.mark.parametrize("speaks", [False, True], ids=["one piece", "a stream"])
-def test_it_begins_when_the_last_byte_was_sent(speaks: bool, settings: Any, db: None) -> None:
+def test_background_jobs_start_after_the_last_byte(speaks: bool, settings: Any, db: None) -> None:
     settings.ALLOWED_HOSTS = ["localhost"]
     settings.MCP = {"AUTH": "none"}
     log: list[str] = []

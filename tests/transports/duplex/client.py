@@ -1,4 +1,4 @@
-"""The client's end of a channel, and what handlers tell the test."""
+"""The client's end of a channel, and a record of the steps of handlers."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ class FakeClient:
 
 
 class Stage:
-    """What handlers tell the test."""
+    """A record of the steps of handlers."""
 
     def __init__(self) -> None:
         self.begun, self.cancelled = asyncio.Event(), asyncio.Event()

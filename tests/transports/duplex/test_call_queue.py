@@ -40,7 +40,7 @@ async def test_calls_beyond_the_limit_wait_and_are_all_answered(peer, stage):
         assert [(await client.next())["id"] for _ in range(42)] == ["a", "b", *range(40)]
 
 
-async def test_no_more_run_at_once_than_the_limit_allows(peer, stage, server):
+async def test_running_calls_never_exceed_the_limit(peer, stage, server):
     running: list[int] = []
     peak: list[int] = []
 
@@ -126,7 +126,7 @@ async def test_a_full_queue_stops_the_reading_of_requests(peer, stage, monkeypat
         assert [(await client.next())["id"] for _ in range(5)] == ["a", "b", 1, 3, 4]
 
 
-async def test_the_bytes_of_the_queue_are_bounded(peer, stage, settings):
+async def test_the_bytes_in_the_queue_are_limited(peer, stage, settings):
     settings.MCP = {"LIMITS": {"IN_FLIGHT": 2, "BODY": 1000}}
     async with peer() as client:
         await fill(client)
@@ -154,7 +154,7 @@ async def test_a_batch_waits_until_all_of_it_may_run(peer, stage):
         assert {answer["id"] for answer in batched} == {1, 2}
 
 
-async def test_a_batch_that_could_never_run_is_refused(peer):
+async def test_a_batch_larger_than_the_limit_is_refused(peer):
     async with peer() as client:
         await client.initialize("2025-03-26")
         calls = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call("wait")} for id in range(3)]
@@ -162,7 +162,7 @@ async def test_a_batch_that_could_never_run_is_refused(peer):
         assert "2 calls at most" in json.dumps(await client.next())
 
 
-async def test_the_queue_is_worked_off_before_a_connection_drains(peer, stage):
+async def test_queued_calls_run_before_a_connection_drains(peer, stage):
     async with peer() as client:
         await fill(client, 7)
         client.duplex.end(CloseReason.SHUTDOWN)
@@ -171,7 +171,7 @@ async def test_the_queue_is_worked_off_before_a_connection_drains(peer, stage):
         assert client.duplex.close_reason is CloseReason.SHUTDOWN
 
 
-async def test_a_process_that_ends_refuses_the_queue(peer, stage):
+async def test_shutdown_refuses_queued_calls(peer, stage):
     async with peer() as client:
         await fill(client, 7)
         client.duplex.abort()
@@ -179,7 +179,7 @@ async def test_a_process_that_ends_refuses_the_queue(peer, stage):
         assert refused["error"]["message"] == "The server is shutting down"
 
 
-async def test_the_calls_of_a_client_that_left_never_run(peer, stage, server):
+async def test_queued_calls_of_a_disconnected_client_never_run(peer, stage, server):
     called: list[int] = []
 
     @server.tool

@@ -1,4 +1,4 @@
-"""A channel: messages come in one by one, whatever goes out shares the way back."""
+"""A channel: messages are read one by one, and all others share the same output."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ async def test_a_request_of_the_stateless_era_is_answered(peer):
         assert await live_sessions() == 0
 
 
-async def test_initialize_opens_the_one_session_and_the_end_of_the_channel_ends_it(peer):
+async def test_initialize_opens_the_session_and_the_end_of_the_channel_ends_it(peer):
     async with peer() as client:
         await client.initialize()
         assert await live_sessions() == 1
@@ -37,7 +37,7 @@ async def test_initialize_opens_the_one_session_and_the_end_of_the_channel_ends_
     assert (await Session.objects.aget()).end_reason == EndReason.CLOSED
 
 
-async def test_what_is_sent_on_without_waiting_for_the_session_waits_for_it(peer):
+async def test_messages_sent_before_the_session_is_open_wait_for_it(peer):
     async with peer() as client:
         hello = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
         await client.legacy(0, "initialize", **hello)
@@ -63,7 +63,7 @@ async def test_both_eras_interleave_on_one_channel(peer):
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_a_cancellation_overtakes_the_call_and_nothing_more_is_said_of_it(peer, stage, era):
+async def test_a_cancellation_overtakes_the_call_which_has_no_response(peer, stage, era):
     async with peer() as client:
         await client.initialize()
         send = getattr(client, era)
@@ -75,7 +75,7 @@ async def test_a_cancellation_overtakes_the_call_and_nothing_more_is_said_of_it(
         assert (await client.next())["id"] == 8
 
 
-async def test_a_stateless_call_can_be_taken_back_without_a_session(peer, stage):
+async def test_a_stateless_call_can_be_cancelled_without_a_session(peer, stage):
     async with peer() as client:
         await client.modern(7, "tools/call", **call("wait"))
         await stage.begun.wait()
@@ -91,7 +91,7 @@ async def test_the_end_of_the_channel_cancels_its_calls(peer, stage):
     await stage.cancelled.wait()
 
 
-async def test_a_question_goes_out_and_its_answer_comes_in_on_the_channel(peer):
+async def test_a_question_and_its_response_use_the_channel(peer):
     async with peer() as client:
         await client.initialize(elicitation={"form": {}})
         await client.legacy(1, "tools/call", **call("confirm"))
@@ -102,7 +102,7 @@ async def test_a_question_goes_out_and_its_answer_comes_in_on_the_channel(peer):
         assert (await client.next())["result"]["content"][0]["text"] == "accept"
 
 
-async def test_a_question_is_taken_back_when_its_call_is(peer):
+async def test_a_question_is_cancelled_with_its_call(peer):
     async with peer() as client:
         await client.initialize(elicitation={"form": {}})
         await client.legacy(1, "tools/call", **call("confirm"))
@@ -113,7 +113,7 @@ async def test_a_question_is_taken_back_when_its_call_is(peer):
         assert taken_back["params"]["requestId"] == asked["id"]
 
 
-async def test_an_id_that_is_in_use_is_refused_whatever_its_era(peer, stage):
+async def test_an_id_in_use_is_refused_in_both_eras(peer, stage):
     async with peer() as client:
         await client.initialize()
         await client.legacy(7, "tools/call", **call("wait"))
@@ -157,7 +157,7 @@ async def test_a_message_over_the_limit_is_answered_with_an_error(peer, settings
         assert "100 bytes" in (await client.next())["error"]["message"]
 
 
-async def test_what_is_no_request_gets_no_answer(subtests: pytest.Subtests, peer) -> None:
+async def test_a_message_that_is_not_a_request_has_no_response(subtests: pytest.Subtests, peer) -> None:
     for aside in [
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "method": "notifications/unheard-of", "params": {}},
@@ -179,12 +179,12 @@ async def test_a_handler_waits_for_a_client_that_reads_slowly_and_loses_nothing(
         for _ in range(5):
             await asyncio.sleep(0)
         assert not stage.begun.is_set()
-        heard = [await client.next() for _ in range(501)]
-        assert [m.get("method") for m in heard[:-1]] == ["notifications/message"] * 500
-        assert heard[-1]["id"] == 1
+        received = [await client.next() for _ in range(501)]
+        assert [m.get("method") for m in received[:-1]] == ["notifications/message"] * 500
+        assert received[-1]["id"] == 1
 
 
-async def test_a_client_that_reads_nothing_is_behind_in_the_end(peer, settings, clock):
+async def test_the_channel_of_a_client_that_reads_nothing_is_closed_as_too_slow(peer, settings, clock):
     settings.MCP = {"LIMITS": {"SEND_TIMEOUT": 20}}
     async with peer() as client:
         await client.initialize()
@@ -196,7 +196,7 @@ async def test_a_client_that_reads_nothing_is_behind_in_the_end(peer, settings, 
         assert await client.rest() == []
 
 
-async def test_a_thousand_pings_in_one_go_are_answered_one_by_one(peer):
+async def test_a_thousand_pings_at_once_are_answered_one_by_one(peer):
     async with peer() as client:
 
         async def ask() -> None:
@@ -208,7 +208,7 @@ async def test_a_thousand_pings_in_one_go_are_answered_one_by_one(peer):
         await asking
 
 
-async def test_a_client_that_does_not_read_is_not_answered_without_end(
+async def test_responses_to_a_client_that_does_not_read_are_bounded(
     subtests: pytest.Subtests, peer, settings, clock
 ) -> None:
     for message in [b"{", b"[]", b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}']:
@@ -220,7 +220,7 @@ async def test_a_client_that_does_not_read_is_not_answered_without_end(
                 assert client.duplex.close_reason is CloseReason.SLOW_CLIENT
 
 
-async def test_a_stream_of_changes_ends_with_the_result_and_a_cancellation_when_the_server_does(peer, server):
+async def test_at_shutdown_a_subscription_ends_with_a_result_and_a_cancellation(peer, server):
     async with peer() as client:
         await client.modern("l", "subscriptions/listen", notifications={"toolsListChanged": True})
         assert (await client.next())["method"] == "notifications/subscriptions/acknowledged"
@@ -231,7 +231,7 @@ async def test_a_stream_of_changes_ends_with_the_result_and_a_cancellation_when_
         assert client.duplex.close_reason is CloseReason.SHUTDOWN
 
 
-async def test_a_stream_of_changes_can_be_taken_back(peer, server):
+async def test_a_subscription_can_be_cancelled(peer, server):
     async with peer() as client:
         await client.modern("l", "subscriptions/listen", notifications={"toolsListChanged": True})
         await client.next()
@@ -240,7 +240,7 @@ async def test_a_stream_of_changes_can_be_taken_back(peer, server):
         assert (await client.next())["method"] == "notifications/subscriptions/acknowledged"
 
 
-async def test_what_runs_is_answered_before_the_server_leaves(peer, stage):
+async def test_running_calls_are_answered_before_the_server_closes(peer, stage):
     async with peer() as client:
         await client.modern(1, "tools/call", **call("wait"))
         await stage.begun.wait()
@@ -252,7 +252,7 @@ async def test_what_runs_is_answered_before_the_server_leaves(peer, stage):
         assert last["id"] == 1
 
 
-async def test_a_call_that_outlasts_the_grace_is_told_so(peer, stage, settings, clock):
+async def test_a_call_longer_than_the_grace_period_is_an_error(peer, stage, settings, clock):
     settings.MCP = {"LIMITS": {"SHUTDOWN_GRACE": 30}}
     async with peer() as client:
         await client.modern(1, "tools/call", **call("wait"))
@@ -267,7 +267,7 @@ async def test_a_call_that_outlasts_the_grace_is_told_so(peer, stage, settings, 
         await closing
 
 
-async def test_only_the_eras_of_the_terms_are_spoken(peer):
+async def test_only_the_eras_of_the_options_are_served(peer):
     async with peer(eras=frozenset({Era.HANDSHAKE})) as client:
         await client.modern(1, "tools/list")
         refused = await client.next()
@@ -275,7 +275,7 @@ async def test_only_the_eras_of_the_terms_are_spoken(peer):
         assert HANDSHAKE in refused["error"]["data"]["supported"]
 
 
-async def test_a_session_that_an_operator_ends_ends_its_channel(peer):
+async def test_ending_a_session_in_the_admin_closes_its_channel(peer):
     async with peer() as client:
         await client.initialize()
 
@@ -284,22 +284,20 @@ async def test_a_session_that_an_operator_ends_ends_its_channel(peer):
         assert client.duplex.close_reason is CloseReason.SESSION_ENDED
 
 
-async def test_the_key_of_a_session_is_nobody_s(peer, server):
+async def test_the_key_of_a_session_is_never_sent_or_logged(peer, server):
     async with peer() as client:
         await client.initialize(elicitation={"form": {}})
         await client.legacy(1, "tools/call", **call("confirm"))
-        said = [await client.next()]
+        messages = [await client.next()]
         key, row = client.duplex.session.key, await Session.objects.aget()
         logged = [event.payload async for event in StreamEvent.objects.all()]
-        told = [said, logged, vars(row), client.duplex.session]
-        assert not any(key in str(one) for one in told)
+        shown = [messages, logged, vars(row), client.duplex.session]
+        assert not any(key in str(one) for one in shown)
         for guess in (row.key_hash, row.key_prefix, str(row.pk)):
             assert await server.ports.sessions.load(guess, ALICE.key) is None
 
 
-async def test_a_client_that_leaves_while_its_session_is_opened_leaves_no_session(
-    subtests: pytest.Subtests, peer
-) -> None:
+async def test_a_disconnect_while_the_session_opens_leaves_no_session(subtests: pytest.Subtests, peer) -> None:
     for turns in range(6):
         with subtests.test(turns=turns):
             async with peer() as client:
@@ -311,7 +309,7 @@ async def test_a_client_that_leaves_while_its_session_is_opened_leaves_no_sessio
                 await asyncio.sleep(0)
 
 
-async def test_a_batch_that_has_not_begun_ends_with_the_channel(peer, stage):
+async def test_a_batch_that_has_not_started_ends_with_the_channel(peer, stage):
     async with peer() as client:
         await client.initialize("2025-03-26")
         waits = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call("wait")} for id in (1, 2)]

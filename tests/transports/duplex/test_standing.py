@@ -1,4 +1,4 @@
-"""Who is at the other end of a channel, for as long as it is open."""
+"""The credential and the liveness of a client, while its channel is open."""
 
 import asyncio
 from time import time
@@ -18,7 +18,7 @@ from tests.transports.duplex.conftest import ALICE
 
 
 class Credentials:
-    """A credential that stands for `now`: a principal, or a refusal."""
+    """A credential with the result `now`: a principal, or a refusal."""
 
     def __init__(self) -> None:
         self.now: Any = ALICE
@@ -36,7 +36,7 @@ def alice(**given: Any) -> DjangoPrincipal:
     return DjangoPrincipal(issuer="tests", subject="alice", **given)
 
 
-async def test_a_credential_that_is_good_for_less_ends_the_channel_with_the_next_message(
+async def test_a_credential_that_lost_a_scope_closes_the_channel_at_the_next_message(
     subtests: pytest.Subtests, peer
 ) -> None:
     for now, ending in [
@@ -67,7 +67,7 @@ async def test_a_running_call_ends_with_the_credential(peer, stage):
         assert client.duplex.close_reason is CloseReason.REVOKED
 
 
-async def test_a_channel_goes_on_while_nobody_can_verify_and_its_requests_are_refused(peer):
+async def test_a_channel_goes_on_without_verification_and_its_requests_are_refused(peer):
     credential = Credentials()
     async with peer(credential=credential) as client:
         credential.now = TransportRefusal(503)
@@ -81,7 +81,7 @@ async def test_a_channel_goes_on_while_nobody_can_verify_and_its_requests_are_re
         assert (await client.next())["result"]["tools"]
 
 
-async def test_what_is_granted_later_counts_for_later_calls(peer):
+async def test_later_grants_apply_to_later_calls(peer):
     credential = Credentials()
     async with peer(credential=credential) as client:
         credential.now = alice(scopes=frozenset({"read", "write"}))
@@ -89,7 +89,7 @@ async def test_what_is_granted_later_counts_for_later_calls(peer):
         assert (await client.next())["result"]["structuredContent"] == {"result": ["read", "write"]}
 
 
-async def test_each_call_has_a_request_of_its_own_with_the_user_as_verified_last(peer):
+async def test_each_call_has_a_separate_request_with_the_last_verified_user(peer):
     credential = Credentials()
 
     def make_request(principal: DjangoPrincipal) -> Any:
@@ -102,7 +102,7 @@ async def test_each_call_has_a_request_of_its_own_with_the_user_as_verified_last
             assert (await client.next())["result"]["structuredContent"] == {"result": [user]}
 
 
-async def test_a_channel_ends_in_the_moment_in_which_its_credential_expires(server, clock):
+async def test_a_channel_is_closed_when_its_credential_expires(server, clock):
     credential = Credentials()
     credential.now = alice(expires_at=time() + 60, scopes=ALICE.scopes)
     duplex = open_connection(build_services(server), credential.now, ConnectionOptions(credential=credential))
@@ -117,7 +117,7 @@ async def test_a_channel_ends_in_the_moment_in_which_its_credential_expires(serv
         await duplex.close()
 
 
-async def test_an_owner_has_so_many_channels(server, settings):
+async def test_channels_per_owner_are_limited(server, settings):
     settings.MCP = {"LIMITS": {"MAX_STREAMS_PER_OWNER": 1}}
     services = build_services(server)
     first = open_connection(services, ALICE)
@@ -127,7 +127,7 @@ async def test_an_owner_has_so_many_channels(server, settings):
     await open_connection(services, ALICE).close()
 
 
-async def test_a_silent_client_of_a_session_is_asked_whether_it_is_there(peer, settings, clock):
+async def test_a_silent_client_of_a_session_gets_a_ping(peer, settings, clock):
     settings.MCP = {"LIMITS": {"PING": 40, "KEEP_ALIVE": 10}}
     async with peer(sends_pings=True) as client:
         await client.initialize()
@@ -140,7 +140,7 @@ async def test_a_silent_client_of_a_session_is_asked_whether_it_is_there(peer, s
         assert client.duplex.close_reason is None
 
 
-async def test_a_client_that_does_not_answer_a_ping_counts_as_gone(peer, settings, stage, clock):
+async def test_a_client_that_does_not_answer_a_ping_counts_as_disconnected(peer, settings, stage, clock):
     settings.MCP = {"LIMITS": {"PING": 40, "KEEP_ALIVE": 10}}
     async with peer(sends_pings=True) as client:
         await client.initialize()
@@ -151,7 +151,7 @@ async def test_a_client_that_does_not_answer_a_ping_counts_as_gone(peer, setting
         await stage.cancelled.wait()
 
 
-async def test_a_client_without_a_session_is_never_asked(peer, settings, clock):
+async def test_a_client_without_a_session_gets_no_ping(peer, settings, clock):
     settings.MCP = {"LIMITS": {"PING": 40, "KEEP_ALIVE": 10}}
     async with peer(sends_pings=True) as client:
         checked = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What waits because the client does not read, or its session is being opened."""
+"""Messages that wait because the client does not read, or its session opens."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ def _room_for_two(settings: Any) -> None:
 
 
 async def fill(client: FakeClient) -> None:
-    """Have as much unread as the channel takes."""
+    """Fill the channel with unread messages."""
     for id in ("a", "b"):
         await client.legacy(id, "ping")
     assert not client.duplex.is_ready()
@@ -44,7 +44,7 @@ async def answers(client: FakeClient, *ids: Any) -> dict[Any, Any]:
     return {answer["id"]: answer for answer in found}
 
 
-async def test_of_two_openings_that_wait_one_opens_the_session(peer):
+async def test_one_of_two_waiting_initialize_requests_opens_the_session(peer):
     async with peer() as client:
         await fill(client)
         sending = begin(client.legacy(1, "initialize", **HELLO), client.legacy(2, "initialize", **HELLO))
@@ -57,7 +57,7 @@ async def test_of_two_openings_that_wait_one_opens_the_session(peer):
     assert await live_sessions() == 0
 
 
-async def test_what_waits_behind_an_opening_that_waits_is_in_its_session(peer):
+async def test_messages_behind_a_waiting_initialize_belong_to_its_session(peer):
     async with peer() as client:
         await fill(client)
         sending = begin(
@@ -69,7 +69,7 @@ async def test_what_waits_behind_an_opening_that_waits_is_in_its_session(peer):
         assert found[2]["result"]["structuredContent"] == {"result": 2}
 
 
-async def test_a_batch_that_is_sent_on_without_waiting_for_the_session_is_in_it(peer):
+async def test_a_batch_sent_before_the_session_is_open_belongs_to_it(peer):
     async with peer() as client:
         await client.legacy(1, "initialize", **{**HELLO, "protocolVersion": "2025-03-26"})
         await client.send([{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call("add", a=1, b=1)}])
@@ -79,7 +79,7 @@ async def test_a_batch_that_is_sent_on_without_waiting_for_the_session_is_in_it(
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_a_request_that_waits_can_be_taken_back(peer, stage, era):
+async def test_a_waiting_request_can_be_cancelled(peer, stage, era):
     async with peer() as client:
         await client.initialize()
         await fill(client)
@@ -95,7 +95,7 @@ async def test_a_request_that_waits_can_be_taken_back(peer, stage, era):
         assert (await client.next())["id"] == 7  # the id is free again
 
 
-async def test_a_channel_that_closes_does_not_wait_for_what_was_taken_back(peer):
+async def test_a_closing_channel_does_not_wait_for_cancelled_requests(peer):
     async with peer() as client:
         await fill(client)
         sending = begin(client.modern(7, "tools/call", **call("wait")))
@@ -107,7 +107,7 @@ async def test_a_channel_that_closes_does_not_wait_for_what_was_taken_back(peer)
         assert client.duplex.close_reason is CloseReason.SHUTDOWN
 
 
-async def test_what_comes_when_there_is_room_again_does_not_overtake_what_waits(peer):
+async def test_later_messages_do_not_overtake_waiting_ones(peer):
     async with peer() as client:
         await fill(client)
         ahead = InboundQueue(client.duplex.receive, client.duplex.is_ready, 1000)
@@ -119,7 +119,7 @@ async def test_what_comes_when_there_is_room_again_does_not_overtake_what_waits(
         assert [(await client.next())["id"] for _ in range(6)] == ["a", "b", 0, 1, 2, 3]
 
 
-async def test_large_messages_are_not_read_ahead_without_end(peer):
+async def test_large_messages_read_ahead_are_bounded(peer):
     async with peer() as client:
         await fill(client)
         ahead = InboundQueue(client.duplex.receive, client.duplex.is_ready, 1000)
@@ -138,7 +138,7 @@ async def test_large_messages_are_not_read_ahead_without_end(peer):
         await reading
 
 
-async def test_notifications_that_take_time_are_not_acted_on_all_at_once(db, settings):
+async def test_concurrent_slow_notifications_are_limited(db, settings):
     settings.MCP = {"LIMITS": {"IN_FLIGHT": 3}}
     running: list[str] = []
     go = asyncio.Event()

@@ -67,26 +67,28 @@ async def test_questions_are_answered_round_by_round() -> None:
     assert asked == ["Sure?", "Pay"]
 
 
-async def test_without_somebody_to_ask_the_tool_is_told_so() -> None:
+async def test_without_an_input_function_a_question_is_an_error() -> None:
     with pytest.raises(MissingClientCapability):
         await make_client().call_tool("book", {"nights": 2})
 
 
-async def test_everything_said_is_told_in_order_more_than_the_outbox_holds() -> None:
-    told: list[tuple[str, Any]] = []
-    result = await make_client(on_notification=lambda method, params: told.append((method, params))).call_tool(
+async def test_notifications_beyond_the_size_of_the_outbox_arrive_in_order() -> None:
+    notifications: list[tuple[str, Any]] = []
+    result = await make_client(on_notification=lambda method, params: notifications.append((method, params))).call_tool(
         "talk", {}
     )
     assert text(result) == "talked"
-    assert [params["progress"] for method, params in told if method == "notifications/progress"] == list(range(300))
-    assert [method for method, _ in told[-2:]] == ["notifications/message", "notifications/own"]
+    assert [params["progress"] for method, params in notifications if method == "notifications/progress"] == list(
+        range(300)
+    )
+    assert [method for method, _ in notifications[-2:]] == ["notifications/message", "notifications/own"]
 
 
-async def test_without_somebody_to_tell_nothing_is_lost_or_stuck() -> None:
+async def test_without_a_notification_function_the_call_completes() -> None:
     assert text(await make_client().call_tool("talk", {})) == "talked"
 
 
-async def test_errors_and_permissions_are_those_of_any_make_client() -> None:
+async def test_errors_and_permissions_are_those_of_any_client() -> None:
     with pytest.raises(InvalidParams, match="Unknown tool: guarded"):
         await make_client(make_principal()).call_tool("guarded", {})
     assert text(await make_client(make_principal("a.b")).call_tool("guarded", {})) == "in"
@@ -102,18 +104,18 @@ async def test_other_methods_can_be_requested() -> None:
     assert [tool["name"] for tool in tools] == ["book", "full", "guarded", "keep", "talk"]
 
 
-async def test_what_a_handler_changes_stays_its_own() -> None:
+async def test_changes_of_arguments_by_a_handler_do_not_reach_the_caller() -> None:
     given = {"items": ["yours"]}
     assert text(await make_client().call_tool("keep", given)) == "yours,mine"
     assert given == {"items": ["yours"]}
 
 
-async def test_arguments_that_json_cannot_carry_are_refused() -> None:
+async def test_arguments_without_json_form_are_refused() -> None:
     with pytest.raises(TypeError):
         await make_client().call_tool("keep", {"items": object()})
 
 
-async def test_a_listener_that_fails_fails_the_call_instead_of_hanging() -> None:
+async def test_a_notification_function_that_fails_fails_the_call() -> None:
     def fail(method: str, params: dict[str, Any]) -> None:
         raise BrokenPipeError
 

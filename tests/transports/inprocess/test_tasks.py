@@ -64,16 +64,18 @@ def make_client(extension: Extension, **options: Any) -> InProcessClient:
     return InProcessClient(server, local_principal(), **options)
 
 
-async def test_a_task_is_followed_to_its_result(clock: Clock) -> None:
+async def test_a_task_is_polled_to_its_result(clock: Clock) -> None:
     tasks = ScriptedTasks(
         {"status": "working", "statusMessage": "half", "pollIntervalMs": 10},
         {"status": "working", "statusMessage": "half"},
         COMPLETED,
     )
-    told: list[Any] = []
-    calling = make_client(tasks, on_notification=lambda method, params: told.append(params)).call_tool("survey", {})
+    notifications: list[Any] = []
+    calling = make_client(tasks, on_notification=lambda method, params: notifications.append(params)).call_tool(
+        "survey", {}
+    )
     assert await clock.advance_while(calling) == DONE
-    assert told == [{"level": "info", "data": "half"}]
+    assert notifications == [{"level": "info", "data": "half"}]
 
 
 async def test_questions_of_a_task_are_answered_once(clock: Clock) -> None:

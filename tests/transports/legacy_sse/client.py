@@ -60,7 +60,7 @@ class OpenRequest:
             self._sent.put_nowait(event)
 
     async def next(self) -> dict[str, Any] | None:
-        """What the application sends next; None when it has returned."""
+        """Return the next message of the application; None when it has returned."""
         sent = await self._sent.get()
         if sent is None:
             await self.task
@@ -118,7 +118,7 @@ class Client:
         return OpenRequest(self.app, http_scope("GET", path or self.path, headers, **scope))
 
     async def open(self, **scope: Any) -> str:
-        """OpenRequest the stream; the URI that its first event gives."""
+        """Open the stream; return the URI of its first event."""
         self.stream = self.get(**scope)
         status, _ = await self.stream.head()
         assert status == 200
@@ -160,20 +160,20 @@ class Client:
         return message
 
     async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Send a request; its answer. What comes before is in `messages`."""
+        """Send a request; return its response. Earlier messages are in `messages`."""
         id = await self.send(method, params)
         while (message := await self.message()).get("id") != id:
             pass
         return message
 
     async def tool(self, name: str, **arguments: Any) -> Any:
-        """What a tool returns."""
+        """Call a tool; return its result."""
         answer = await self.request("tools/call", {"name": name, "arguments": arguments})
         content = answer["result"]["structuredContent"]
         return content.get("result", content)
 
     async def hello(self, capabilities: dict[str, Any] | None = None, **scope: Any) -> dict[str, Any]:
-        """OpenRequest the stream and shake hands; what the server says of itself."""
+        """Open the stream and initialize; return the result."""
         await self.open(**scope)
         answer = await self.request(
             "initialize",

@@ -1,4 +1,4 @@
-"""What the servers of these tests do."""
+"""The handlers of these tests."""
 
 import functools
 from typing import Any
@@ -32,7 +32,7 @@ async def ask(ctx: Context) -> str:
 
 @tool()
 async def flood(ctx: Context, messages: int) -> str:
-    """Say more than anybody reads."""
+    """Log more messages than the client reads."""
     for number in range(messages):
         await ctx.info("x" * 1000)
         CHECKPOINTS.note("said" if number else "began")
@@ -41,7 +41,7 @@ async def flood(ctx: Context, messages: int) -> str:
 
 @mcp_django.tool(server="rooms")
 async def whereabouts(ctx: Context) -> dict[str, Any]:
-    """Say what the request says."""
+    """Return the content of the request."""
     request = ctx.request
     return {
         "path": request.get_full_path(),

@@ -1,4 +1,4 @@
-"""What HTTP+SSE answers to requests that are not what they should be, and where it says that messages go."""
+"""Invalid requests to HTTP+SSE, and the endpoint for messages."""
 
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -43,16 +43,18 @@ class TestTheStream:
         assert reply.status == 403
 
     @both_doors
-    async def test_without_a_good_token_there_is_a_challenge(self, client: Client) -> None:
+    async def test_without_a_valid_token_there_is_a_challenge(self, client: Client) -> None:
         for headers in ({"authorization": "Bearer nobody"}, {"authorization": ""}):
             reply = await client.get(headers=headers).reply()
             assert reply.status == 401
             assert reply.headers["www-authenticate"].startswith("Bearer")
 
-    async def test_a_client_that_takes_no_events_is_told_so(self, client: Client) -> None:
+    async def test_a_client_that_accepts_no_event_stream_is_refused(self, client: Client) -> None:
         assert (await client.get(accept="application/json").reply()).status == 406
 
-    async def test_whoever_takes_events_gets_them(self, subtests: pytest.Subtests, client: Client) -> None:
+    async def test_a_client_that_accepts_an_event_stream_gets_one(
+        self, subtests: pytest.Subtests, client: Client
+    ) -> None:
         for accept in [None, "*/*", "text/event-stream, application/json"]:
             with subtests.test(accept=accept):
                 stream = client.get(accept=accept)
@@ -67,7 +69,7 @@ class TestTheStream:
                 assert (reply.status, reply.headers["allow"]) == (405, "GET, POST, OPTIONS")
 
     @both_doors
-    async def test_a_page_that_may_read_may_ask_first_and_read(self, client: Client, settings: Any) -> None:
+    async def test_an_allowed_page_may_send_a_preflight_and_read(self, client: Client, settings: Any) -> None:
         settings.MCP = {**settings.MCP, "CORS_ALLOWED_ORIGINS": ["https://app.example"]}
         origin = {"origin": "https://app.example", "access-control-request-method": "POST"}
         preflight = await client.post(b"", client.path, method="OPTIONS", headers={**origin, "authorization": ""})
@@ -79,7 +81,7 @@ class TestTheStream:
         await client.leave()
 
     @both_doors
-    async def test_where_messages_cannot_be_heard_no_stream_is_opened(
+    async def test_without_an_event_log_no_stream_is_opened(
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def fail(*_: Any) -> None:
@@ -93,31 +95,31 @@ class TestTheStream:
 
 class TestMessages:
     @both_doors
-    async def test_without_a_name_of_a_stream_a_client_learns_to_get_first(self, client: Client) -> None:
+    async def test_a_post_without_a_stream_id_is_refused_with_a_hint(self, client: Client) -> None:
         reply = await client.post(PING, client.path)
         assert (reply.status, reply.headers["allow"]) == (405, "GET, OPTIONS")
         assert b"GET" in reply.body
 
-    async def test_an_invented_name_names_nothing(self, subtests: pytest.Subtests, client: Client) -> None:
+    async def test_an_invented_stream_id_is_unknown(self, subtests: pytest.Subtests, client: Client) -> None:
         for name in ["", "x", "a.b.c", "%00", "x" * 5000, "ä"]:
             with subtests.test(name=name):
                 reply = await client.post(PING, f"{client.path}?session_id={name}")
                 assert verdict(reply) == NO_STREAM or reply.status == 405
 
-    async def test_a_changed_name_names_nothing(self, client: Client) -> None:
+    async def test_a_changed_stream_id_is_unknown(self, client: Client) -> None:
         uri = await client.open()
         for wrong in (uri[:-1], uri + "A", uri.replace("session_id=", "session_id=A"), uri.rpartition(".")[0]):
             assert verdict(await client.post(PING, wrong)) == NO_STREAM
         assert (await client.post(PING)).status == 202
         await client.leave()
 
-    async def test_the_stream_of_somebody_else_answers_as_none(self, client: Client) -> None:
+    async def test_the_stream_of_another_owner_is_answered_as_unknown(self, client: Client) -> None:
         await client.open()
         client.token = "bob"
         assert verdict(await client.post(PING)) == NO_STREAM
         await client.leave()
 
-    async def test_the_stream_of_another_client_of_the_same_user_answers_as_none_and_a_new_token_will_do(
+    async def test_the_stream_of_another_client_is_unknown_and_a_new_token_is_accepted(
         self, client: Client, settings: Any
     ) -> None:
         settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.verifiers.Clients"}
@@ -129,31 +131,31 @@ class TestMessages:
         assert (await client.post(PING)).status == 202
         await client.leave()
 
-    async def test_a_stream_of_another_server_answers_as_none(self, client: Client, prefix: str) -> None:
+    async def test_a_stream_of_another_server_is_answered_as_unknown(self, client: Client, prefix: str) -> None:
         uri = await client.open()
         elsewhere = f"{prefix}/mcp/only/sse?{uri.partition('?')[2]}"
         assert verdict(await client.post(PING, elsewhere)) == NO_STREAM
         await client.leave()
 
-    async def test_a_credential_that_is_good_for_less_is_not_enough(
+    async def test_a_credential_that_lost_a_scope_is_refused(
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("tests.interaction.verifiers.SCOPES", {"alice": frozenset({"notes:read"})})
         await client.open()
         assert (await client.post(PING)).status == 202
         monkeypatch.setattr("tests.interaction.verifiers.SCOPES", {})
-        # Spelt otherwise, because what was verified under one spelling is known for a while.
+        # Another spelling, because a verified token is cached by its spelling.
         reply = await client.post(PING, headers={"authorization": "bearer alice"})
         assert verdict(reply) == NO_STREAM
         await client.leave()
 
-    async def test_without_a_token_the_name_is_not_looked_at(self, client: Client) -> None:
+    async def test_without_a_token_the_stream_id_is_not_read(self, client: Client) -> None:
         await client.open()
         assert (await client.post(PING, headers={"authorization": ""})).status == 401
         await client.leave()
 
     @both_doors
-    async def test_what_is_no_json_is_said_to_be_none_and_the_stream_goes_on(
+    async def test_invalid_json_is_refused_and_the_stream_goes_on(
         self, subtests: pytest.Subtests, client: Client
     ) -> None:
         for body in [b"", b"{", b"\xff\xfe", b'{"a": "\\ud800"}', b"[" * 10_000]:
@@ -165,7 +167,7 @@ class TestMessages:
                 assert (await client.post(PING)).status == 202
                 await client.leave()
 
-    async def test_what_is_json_but_no_message_is_answered_on_the_stream(
+    async def test_json_that_is_not_a_message_is_answered_on_the_stream(
         self, subtests: pytest.Subtests, client: Client
     ) -> None:
         for body in [b"1", b"null", b"{}", b'"x"']:
@@ -185,12 +187,12 @@ class TestMessages:
         assert (await client.post(PING)).status == 202
         await client.leave()
 
-    async def test_a_body_that_is_not_said_to_be_json_is_refused(self, client: Client) -> None:
+    async def test_a_body_without_the_json_content_type_is_refused(self, client: Client) -> None:
         await client.open()
         assert (await client.post(PING, headers={"content-type": "text/plain"})).status == 415
         await client.leave()
 
-    async def test_any_version_header_will_do(self, client: Client) -> None:
+    async def test_every_version_header_is_accepted(self, client: Client) -> None:
         await client.open()
         assert (await client.post(PING, headers={"mcp-protocol-version": "1999-01-01"})).status == 202
         await client.leave()
@@ -198,14 +200,14 @@ class TestMessages:
 
 class TestWhereMessagesGo:
     @both_doors
-    async def test_below_a_root_path_that_the_server_tells(self, client: Client) -> None:
+    async def test_below_a_root_path_of_the_server(self, client: Client) -> None:
         """As the ASGI specification has it, `path` has it too; some servers leave it off."""
         for at in (f"/app{client.path}", client.path):
             uri = await Client(client.app, at).open(root_path="/app")
             assert uri.startswith(f"/app{client.path}?")
 
     @both_doors
-    async def test_below_a_script_name_that_the_project_tells(self, client: Client, settings: Any) -> None:
+    async def test_below_a_script_name_of_the_project(self, client: Client, settings: Any) -> None:
         settings.FORCE_SCRIPT_NAME = "/script/"
         assert (await client.open()).startswith(f"/script{client.path}?")
         await client.leave()
@@ -232,7 +234,7 @@ class TestWhereMessagesGo:
             request = SimpleNamespace(script_name=script, path_info=rest)
             assert get_client_path(request) == "/evil.example/sse"
 
-    async def test_a_server_of_one_s_own_is_served_too(self) -> None:
+    async def test_a_server_outside_the_settings_is_served(self) -> None:
         server = Server("own", "1", alias="own")
         client = Client(mount(get_asgi_application(), servers={"own/<slug:house>": server}), "/own/main/sse")
         hello = await client.hello()
@@ -242,7 +244,7 @@ class TestWhereMessagesGo:
 
 
 @pytest.mark.django_db
-def test_under_wsgi_it_says_what_is_missing_and_what_is_there() -> None:
+def test_under_wsgi_the_response_names_asgi_and_the_other_transport() -> None:
     client = DjangoClient(headers={"authorization": "Bearer alice", "host": "localhost"})
     for reply in (client.get("/view/mcp/posts/sse"), client.post("/view/mcp/posts/sse?session_id=x")):
         assert (reply.status_code, reply.headers["allow"]) == (405, "OPTIONS")

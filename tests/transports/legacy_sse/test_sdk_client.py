@@ -51,7 +51,7 @@ def test_calls_side_by_side_get_their_own_answers(url: str) -> None:
     assert [result.structured_content["result"] for result in with_client(url, use)] == list(range(20))
 
 
-def test_a_question_is_put_to_the_user(url: str) -> None:
+def test_a_question_reaches_the_user(url: str) -> None:
     asked = []
 
     async def elicit(context: Any, params: Any) -> types.ElicitResult:
@@ -73,12 +73,12 @@ def test_progress_and_log_messages_arrive(url: str) -> None:
     async def log(params: Any) -> None:
         logged.append(params.data)
 
-    async def tell(done: float, total: float | None, message: str | None) -> None:
+    async def record_progress(done: float, total: float | None, message: str | None) -> None:
         progress.append(done)
 
     async def use(session: ClientSession) -> None:
         await session.call_tool("test_tool_with_logging", {})
-        await session.call_tool("test_tool_with_progress", {}, progress_callback=tell)
+        await session.call_tool("test_tool_with_progress", {}, progress_callback=record_progress)
 
     with_client(url, use, logging_callback=log)
     assert len(logged) >= 3
@@ -86,12 +86,12 @@ def test_progress_and_log_messages_arrive(url: str) -> None:
     assert progress
 
 
-def test_the_id_that_the_client_reads_in_the_endpoint_is_told(url: str) -> None:
-    told: list[str] = []
+def test_the_client_reads_the_session_id_in_the_endpoint(url: str) -> None:
+    session_ids: list[str] = []
 
     async def run() -> None:
-        async with asyncio.timeout(60), sse_client(url, on_session_created=told.append):
+        async with asyncio.timeout(60), sse_client(url, on_session_created=session_ids.append):
             pass
 
     asyncio.run(run())
-    assert len(told) == 1
+    assert len(session_ids) == 1

@@ -29,14 +29,14 @@ def nothing_is_open() -> bool:
 
 
 async def flood(client: Client) -> None:
-    """Have more said than the client, which has stopped reading, leaves room for."""
+    """Send more messages than the queue of a client that does not read holds."""
     assert client.stream is not None
     client.stream.reading.clear()
     (channel,) = get_services().process.sse_message_routers.get()._streams.values()
     assert isinstance(channel, LegacySSEStream)
     await client.send("tools/call", {"name": "flood", "arguments": {"messages": 50}})
     duplex = channel._connection
-    # The door is stuck with what it has, so that there is no room for good.
+    # The transport cannot send its messages, so that the queue remains full.
     await eventually(
         lambda: (
             duplex.close_reason is not None or (duplex._client_monitor.has_unsent_messages and not duplex.is_ready())
@@ -45,7 +45,7 @@ async def flood(client: Client) -> None:
 
 
 @both_doors
-async def test_a_client_connects_shakes_hands_and_calls(client: Client) -> None:
+async def test_a_client_connects_initializes_and_calls(client: Client) -> None:
     hello = await client.hello()
     assert (hello["protocolVersion"], hello["serverInfo"]["name"]) == ("2025-11-25", "posts")
     assert await client.tool("add", a=2, b=3) == 5
@@ -53,7 +53,7 @@ async def test_a_client_connects_shakes_hands_and_calls(client: Client) -> None:
 
 
 @both_doors
-async def test_the_first_event_is_the_endpoint_below_the_path_that_was_asked_for(client: Client) -> None:
+async def test_the_first_event_is_the_endpoint_below_the_requested_path(client: Client) -> None:
     uri = await client.open()
     assert uri.startswith(f"{client.path}?session_id=")
     assert client.stream is not None
@@ -62,7 +62,7 @@ async def test_the_first_event_is_the_endpoint_below_the_path_that_was_asked_for
 
 
 @both_doors
-async def test_a_stream_is_neither_kept_nor_buffered_nor_compressed_on_its_way(client: Client) -> None:
+async def test_a_stream_is_neither_cached_nor_buffered_nor_compressed(client: Client) -> None:
     stream = client.get()
     status, headers = await stream.head()
     assert (status, headers["content-type"], headers["x-accel-buffering"]) == (200, "text/event-stream", "no")
@@ -70,7 +70,7 @@ async def test_a_stream_is_neither_kept_nor_buffered_nor_compressed_on_its_way(c
     await stream.leave()
 
 
-async def test_every_revision_of_the_handshake_era_may_be_spoken(subtests: pytest.Subtests, client: Client) -> None:
+async def test_every_revision_of_the_handshake_era_is_served(subtests: pytest.Subtests, client: Client) -> None:
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]:
         with subtests.test(revision=revision):
             await client.open()
@@ -108,7 +108,7 @@ async def test_a_cancellation_overtakes_the_call(client: Client, checkpoints: An
 
 
 @both_doors
-async def test_the_end_of_the_stream_is_the_end_of_the_session_and_its_calls(client: Client, checkpoints: Any) -> None:
+async def test_the_end_of_the_stream_ends_the_session_and_its_calls(client: Client, checkpoints: Any) -> None:
     await client.hello()
     await client.send("tools/call", {"name": "wait", "arguments": {}})
     await checkpoints.until("wait reached")
@@ -121,14 +121,14 @@ async def test_the_end_of_the_stream_is_the_end_of_the_session_and_its_calls(cli
     assert (reply.status, reply.body) == (404, b"Unknown stream; open a new one with GET.")
 
 
-async def test_a_client_that_leaves_before_it_shakes_hands_leaves_nothing(client: Client) -> None:
+async def test_a_disconnect_before_initialize_releases_the_stream(client: Client) -> None:
     await client.open()
     await client.leave()
     await eventually(nothing_is_open)
     assert not await Session.objects.aexists()
 
 
-async def test_no_row_is_written_for_a_post_that_comes_to_the_worker_of_the_stream(client: Client) -> None:
+async def test_a_post_at_the_worker_of_the_stream_writes_no_row(client: Client) -> None:
     await client.hello()
     before = await StreamEvent.objects.acount()
     for _ in range(3):
@@ -137,7 +137,7 @@ async def test_no_row_is_written_for_a_post_that_comes_to_the_worker_of_the_stre
     await client.leave()
 
 
-async def test_messages_of_the_stateless_era_are_told_where_they_belong(client: Client) -> None:
+async def test_messages_of_the_stateless_era_are_refused_with_the_right_endpoint(client: Client) -> None:
     await client.hello()
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     message = {"jsonrpc": "2.0", "id": 5, "method": "tools/list", "params": {"_meta": meta}}
@@ -181,7 +181,7 @@ async def test_handlers_see_the_request_that_opened_the_stream(client: Client, p
 
 
 @both_doors
-async def test_with_a_slash_at_the_end_it_is_the_same(client: Client) -> None:
+async def test_a_trailing_slash_makes_no_difference(client: Client) -> None:
     client.path += "/"
     await client.hello()
     assert client.uri.startswith(f"{client.path}?")
@@ -190,14 +190,14 @@ async def test_with_a_slash_at_the_end_it_is_the_same(client: Client) -> None:
 
 
 @both_doors
-async def test_where_it_is_no_way_in_there_is_nothing(subtests: pytest.Subtests, app: App, prefix: str) -> None:
+async def test_without_the_transport_the_path_does_not_exist(subtests: pytest.Subtests, app: App, prefix: str) -> None:
     for server in ["modern", "streamable"]:
         with subtests.test(server=server):
             reply = await Client(app, f"{prefix}/mcp/{server}/sse").get().reply()
             assert reply.status == 404
 
 
-async def test_it_may_be_the_only_way_in(app: App, prefix: str) -> None:
+async def test_it_may_be_the_only_transport(app: App, prefix: str) -> None:
     client = Client(app, f"{prefix}/mcp/only/sse")
     await client.hello()
     await client.leave()
@@ -205,7 +205,7 @@ async def test_it_may_be_the_only_way_in(app: App, prefix: str) -> None:
     assert (await client.post(TOOLS, uri=client.path)).status == 404
 
 
-async def test_a_client_that_reads_too_slowly_is_ended_and_its_stream_given_back(
+async def test_the_stream_of_a_slow_client_is_closed_and_released(
     client: Client, limits: Any, checkpoints: Any, clock: Clock
 ) -> None:
     limits(SEND_BUFFER=4, SEND_TIMEOUT=20)
@@ -218,7 +218,7 @@ async def test_a_client_that_reads_too_slowly_is_ended_and_its_stream_given_back
 
 
 @both_doors
-async def test_a_session_that_is_ended_ends_the_stream(client: Client) -> None:
+async def test_ending_the_session_ends_the_stream(client: Client) -> None:
     await client.hello()
     await sync_to_async(Session.objects.all().end)("by hand")
     assert client.stream is not None
@@ -227,7 +227,7 @@ async def test_a_session_that_is_ended_ends_the_stream(client: Client) -> None:
     assert (await client.post(PING)).status == 404
 
 
-async def test_a_stream_that_is_over_is_not_kept_for_a_client_that_does_not_read_its_rest(
+async def test_an_ended_stream_is_not_kept_for_a_client_that_does_not_read(
     client: Client, limits: Any, clock: Clock
 ) -> None:
     limits(SEND_BUFFER=4)
@@ -242,7 +242,7 @@ async def test_a_stream_that_is_over_is_not_kept_for_a_client_that_does_not_read
     await client.leave()
 
 
-async def test_much_is_sent_in_pieces_each_of_which_shows_that_the_client_reads() -> None:
+async def test_large_data_is_sent_in_chunks_that_show_that_the_client_reads() -> None:
     waiting, moved = [b"x" * 30_000, b"y" * 30_000, b"z" * 30_000, b"!" * 100_000, b"last"], list[None]()
 
     async def read(timeout: float) -> list[bytes] | None:
@@ -299,7 +299,7 @@ def make_stream(batches: list[list[bytes]]) -> LegacySSEStream:
     return LegacySSEStream(connection, frozenset(), 60.0)
 
 
-async def test_a_post_that_waits_for_a_client_which_does_not_read_is_answered_in_bounded_time(
+async def test_a_post_to_a_client_that_does_not_read_is_answered_in_bounded_time(
     client: Client, limits: Any, clock: Clock
 ) -> None:
     limits(SEND_BUFFER=4)
@@ -331,7 +331,7 @@ async def test_more_streams_than_allowed_are_refused_at_once(client: Client, lim
 
 
 @both_doors
-async def test_a_post_whose_client_has_left_counts_until_its_message_is_taken(
+async def test_a_post_of_a_disconnected_client_counts_until_its_message_is_read(
     client: Client, limits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go = asyncio.Event(), asyncio.Event()
@@ -356,7 +356,7 @@ async def test_a_post_whose_client_has_left_counts_until_its_message_is_taken(
     await client.leave()
 
 
-async def test_more_posts_at_once_than_allowed_are_refused_at_once(
+async def test_more_concurrent_posts_than_allowed_are_refused_at_once(
     client: Client, limits: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(legacy_sse, "MAX_WAITING_POSTS", 3)
