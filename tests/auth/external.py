@@ -17,7 +17,7 @@ RESOURCE = ProtectedResource(server="default", uri=AUDIENCE)
 
 
 def verifier_of(provider: Provider, **options: Any) -> ExternalVerifier:
-    """A verifier of one provider, by its keys unless the options say otherwise."""
+    """A verifier of one provider, by its keys unless the options differ."""
     found = {"INTROSPECTION_URL", "DISCOVERY", "JWKS_URI"} & options.keys()
     keys = {} if found else {"JWKS_URI": f"{provider.origin}/keys"}
     return ExternalVerifier(read_issuers({"ISSUER": provider.issuer, **keys, **options}))

@@ -50,9 +50,9 @@ def new_key(algorithm: str = "RS256", number: int = 0) -> jwk.JWK:
     return jwk.JWK.generate(**kind, kid=f"{algorithm}-{number}")
 
 
-def public(key: jwk.JWK, **said: Any) -> dict[str, Any]:
+def public(key: jwk.JWK, **active_claims: Any) -> dict[str, Any]:
     """The public half, as a set publishes it."""
-    return {**key.export_public(as_dict=True), "use": "sig", **said}
+    return {**key.export_public(as_dict=True), "use": "sig", **active_claims}
 
 
 def b64(value: Any) -> str:
@@ -61,7 +61,7 @@ def b64(value: Any) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-class HeldAnswer:
+class DelayedAnswer:
     """An answer that waits in the provider until the test releases it."""
 
     def __init__(self, answer: Callable[[], Answer]) -> None:
@@ -91,14 +91,14 @@ class Provider:
             "/keys": lambda: (200, {}, {"keys": self.keys}),
             "/.well-known/openid-configuration": lambda: (200, {}, self.document()),
         }
-        self.said: dict[str, Any] = {}
-        self.held: list[HeldAnswer] = []
+        self.active_claims: dict[str, Any] = {}
+        self.delayed: list[DelayedAnswer] = []
 
-    def hold(self, path: str) -> HeldAnswer:
+    def hold(self, path: str) -> DelayedAnswer:
         """Hold the answer at a path back until the test releases it."""
-        held = self.answers[path] = HeldAnswer(self.answers[path])
-        self.held.append(held)
-        return held
+        delayed = self.answers[path] = DelayedAnswer(self.answers[path])
+        self.delayed.append(delayed)
+        return delayed
 
     def document(self) -> dict[str, Any]:
         """The discovery document."""
@@ -124,10 +124,10 @@ class Provider:
         """How often a path was asked for."""
         return self.asked.count(path)
 
-    def introspects(self, **said: Any) -> None:
-        """Answer introspection with these claims, whatever the token."""
-        self.said = {"active": True, **self.claims(**said)}
-        self.answers["/introspect"] = lambda: (200, {}, self.said)
+    def introspects(self, **active_claims: Any) -> None:
+        """Answer introspection of every token with these claims."""
+        self.active_claims = {"active": True, **self.claims(**active_claims)}
+        self.answers["/introspect"] = lambda: (200, {}, self.active_claims)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -159,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_GET  # noqa: N815
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -192,8 +192,8 @@ def serving(tls: tuple[Path, Path] | None = None) -> Iterator[Provider]:
         ):
             yield provider
     finally:
-        for held in provider.held:
-            held.release()
+        for delayed in provider.delayed:
+            delayed.release()
         server.shutdown()
         thread.join()
         server.server_close()

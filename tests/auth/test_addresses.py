@@ -1,4 +1,4 @@
-"""Whose address counts: what a client claims does not, what proxies of one's own say does."""
+"""The address of a client, from the headers of known proxies only."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def forwarded(*values: bytes) -> Headers:
     return Headers([(b"host", b"example.com"), *((b"x-forwarded-for", value) for value in values)])
 
 
-def test_without_proxies_what_a_client_says_of_its_address_is_not_looked_at() -> None:
+def test_without_proxies_forwarding_headers_are_ignored() -> None:
     assert get_client_address("198.51.100.7", forwarded(b"203.0.113.9")) == "198.51.100.7"
 
 
@@ -32,10 +32,10 @@ FORWARDED: list[tuple[bytes, int, str]] = [
 ]
 
 
-def test_as_many_entries_from_the_end_as_there_are_proxies_are_believed(subtests: pytest.Subtests) -> None:
-    for said, proxies, address in FORWARDED:
-        with subtests.test(said=said):
-            assert get_client_address("10.0.0.2", forwarded(said), proxies) == address
+def test_the_number_of_proxies_counts_entries_from_the_end(subtests: pytest.Subtests) -> None:
+    for value, proxies, address in FORWARDED:
+        with subtests.test(value=value):
+            assert get_client_address("10.0.0.2", forwarded(value), proxies) == address
 
 
 def test_several_headers_are_one_list() -> None:
@@ -44,14 +44,14 @@ def test_several_headers_are_one_list() -> None:
 
 
 def test_values_that_are_no_address_are_ignored(subtests: pytest.Subtests) -> None:
-    for said in (b"", b"unknown", b"_hidden", b"\xff\xfe", b"9" * 5000, b"1.2.3", b"'; drop"):
-        with subtests.test(said=said):
-            assert get_client_address("10.0.0.2", forwarded(said), 1) == "10.0.0.2"
+    for value in (b"", b"unknown", b"_hidden", b"\xff\xfe", b"9" * 5000, b"1.2.3", b"'; drop"):
+        with subtests.test(value=value):
+            assert get_client_address("10.0.0.2", forwarded(value), 1) == "10.0.0.2"
 
 
-def test_who_has_no_address_is_one_with_the_others_who_have_none() -> None:
+def test_callers_without_an_address_share_one_key() -> None:
     assert get_client_address(None, None) == get_client_address("", forwarded(b"192.0.2.1")) == UNKNOWN_ADDRESS
 
 
-def test_addresses_of_one_network_of_ipv6_are_one() -> None:
+def test_addresses_of_one_ipv6_network_share_one_key() -> None:
     assert get_client_address("2001:db8::1", None) == get_client_address("2001:db8::ffff:1", None)

@@ -67,7 +67,7 @@ def test_only_the_credential_is_kept_where_no_hook_reads_the_request() -> None:
     assert dict(credential._request.headers) == {"authorization": "Bearer t-1"}
 
 
-def test_the_address_of_the_client_is_that_behind_the_proxies(settings: Any) -> None:
+def test_the_address_of_the_request_is_the_one_behind_the_proxies(settings: Any) -> None:
     settings.MCP = {"RATES": {"NUM_PROXIES": 1}}
     request = AuthRequest(Headers([(b"x-forwarded-for", b"10.0.0.1, 203.0.113.7")]), "10.0.0.9")
     assert (request.peer, request.client_address) == ("10.0.0.9", "203.0.113.7")

@@ -1,4 +1,4 @@
-"""Who gets in. Closed by default; the local principal from this machine only; otherwise bearers of tokens."""
+"""Authentication: closed by default, the local principal from this machine only, otherwise bearer tokens."""
 
 import asyncio
 import threading
@@ -141,20 +141,20 @@ def configure(settings: Any) -> Any:
 
 
 class TestClosedByDefault:
-    def test_without_authentication_everybody_is_refused(self, configure: Any, issued: Any) -> None:
+    def test_without_authentication_all_callers_are_refused(self, configure: Any, issued: Any) -> None:
         closed = configure(None)
         for sent in (headers(), headers(token=issued[1]), headers((b"cookie", b"sessionid=1"))):
             found = refusal(closed, sent)
             assert found.status == 403
             assert not found.challenge
 
-    def test_with_debug_this_machine_is_the_local_principal(self, configure: Any) -> None:
+    def test_with_debug_a_local_caller_is_the_local_principal(self, configure: Any) -> None:
         assert authenticate(configure(None, debug=True), headers()).is_local
 
     def test_with_debug_others_are_refused(self, configure: Any) -> None:
         assert refusal(configure(None, debug=True), headers(), "192.0.2.1").status == 403
 
-    def test_with_debug_a_bearer_is_who_the_token_says(self, configure: Any, issued: Any) -> None:
+    def test_with_debug_a_bearer_is_the_user_of_the_token(self, configure: Any, issued: Any) -> None:
         development = configure(None, debug=True)
         who = authenticate(development, headers(token=issued[1]))
         assert not who.is_local
@@ -162,13 +162,13 @@ class TestClosedByDefault:
         assert refusal(development, headers(token="mcp_pat_wrong")).status == 401
         assert refusal(development, headers((b"authorization", b"Basic YTpi"))).status == 401
 
-    def test_auth_none_is_the_local_principal_without_debug_too(self, configure: Any) -> None:
+    def test_auth_none_is_the_local_principal_without_debug(self, configure: Any) -> None:
         server = configure("none")
         assert authenticate(server, headers()).is_local
         assert authenticate(server, headers(token="ignored")).is_local
         assert refusal(server, headers(), "192.0.2.1").status == 403
 
-    def test_auth_token_leaves_no_door_for_this_machine(self, configure: Any) -> None:
+    def test_auth_token_refuses_local_callers_without_a_token(self, configure: Any) -> None:
         for debug in (True, False):
             assert refusal(configure("token", debug=debug), headers()).status == 401
 
@@ -255,7 +255,7 @@ class TestThisMachine:
             with subtests.test(host=host):
                 assert refusal(local, Headers([(b"host", host.encode())])).status == 403
 
-    def test_without_a_host_or_with_two_it_is_not(self, local: Authenticator) -> None:
+    def test_a_request_without_a_host_or_with_two_is_not_local(self, local: Authenticator) -> None:
         assert refusal(local, Headers([])).status == 403
         assert refusal(local, Headers([(b"host", b"evil.example"), HOST])).status == 403
         assert known(local, Headers([(b"host", b"evil.example"), HOST]), LOOPBACK) is None
@@ -267,7 +267,7 @@ class TestThisMachine:
                 assert refusal(local, sent).status == 403
                 assert known(local, sent, LOOPBACK) is None
 
-    def test_the_peer_has_to_be_named_to_be_known_at_once(self, local: Authenticator) -> None:
+    def test_the_cached_local_principal_needs_a_peer(self, local: Authenticator) -> None:
         assert known(local, headers()) is None
 
 
@@ -283,12 +283,12 @@ class TestLocalUser:
         with django_assert_num_queries(0):
             assert known(server, headers(), LOOPBACK) is who
 
-    def test_a_user_who_does_not_exist_is_the_servers_fault(self, configure: Any, db: None, caplog: Any) -> None:
+    def test_a_missing_local_user_is_a_server_error(self, configure: Any, db: None, caplog: Any) -> None:
         found = refusal(configure("none", LOCAL_USER="nobody"), headers())
         assert found.status == 503
         assert "LOCAL_USER" in caplog.text
 
-    def test_a_user_who_is_deactivated_is_refused_at_once(self, configure: Any, user: User) -> None:
+    def test_a_deactivated_local_user_is_refused_at_once(self, configure: Any, user: User) -> None:
         server = configure("none", LOCAL_USER="alice")
         authenticate(server, headers())
         user.is_active = False
@@ -310,13 +310,13 @@ class TestBearer:
         assert found.status == 401
         assert found.challenge == 'Bearer scope="mcp:read", resource_metadata="https://h/m"'
 
-    def test_a_bad_token_is_named_as_the_error(self) -> None:
+    def test_an_invalid_token_is_named_as_the_error(self) -> None:
         found = refusal(made(Recording()), headers(token="bad"))
         assert found.status == 401
         assert found.challenge == 'Bearer error="invalid_token", error_description="No such token"'
         assert found.message == "No such token"
 
-    def test_another_scheme_is_no_token(self, subtests: pytest.Subtests) -> None:
+    def test_another_scheme_is_not_a_token(self, subtests: pytest.Subtests) -> None:
         for credential in (b"Basic YTpi", b"", b"BearerX abc", b"Token abc", b"Digest a=b", b"abc"):
             with subtests.test(credential=credential):
                 found = refusal(made(Recording()), headers((b"authorization", credential)))
@@ -345,26 +345,26 @@ class TestBearer:
         assert 'error="invalid_request"' in found.challenge
         assert refusal(server, headers((b"authorization", b"Bearer a"), token="a")).status == 400
 
-    def test_a_token_may_have_eight_kibibytes(self) -> None:
+    def test_a_token_may_have_up_to_eight_kibibytes(self) -> None:
         server = made(Recording())
         assert authenticate(server, headers(token="a" * MAX_TOKEN_BYTES)).subject
         found = refusal(server, headers(token="a" * (MAX_TOKEN_BYTES + 1)))
         assert (found.status, 'error="invalid_request"' in found.challenge) == (400, True)
 
-    def test_a_cookie_or_another_header_is_no_credential(self) -> None:
+    def test_a_cookie_or_another_header_is_not_a_credential(self) -> None:
         sent = headers((b"cookie", b"sessionid=abc"), (b"x-api-key", b"abc"), (b"proxy-authorization", b"Bearer abc"))
         assert refusal(made(Recording()), sent).status == 401
 
 
 class TestVerifiers:
-    def test_the_shape_of_the_token_chooses_one_and_only_that_one_sees_it(self) -> None:
+    def test_only_the_verifier_that_accepts_the_form_of_the_token_gets_it(self) -> None:
         first, second = Recording("a"), Recording("b")
         server = made(first, second)
         assert authenticate(server, headers(token="b-1")).issuer == "b"
         assert refusal(server, headers(token="a-bad")).status == 401
         assert (first.seen, second.seen) == (["a-bad"], ["b-1"])
 
-    def test_a_token_that_none_recognises_is_invalid(self) -> None:
+    def test_a_token_that_no_verifier_accepts_is_invalid(self) -> None:
         assert 'error="invalid_token"' in refusal(made(Recording("a")), headers(token="c")).challenge
 
     def test_several_can_be_configured(self, configure: Any, issued: Any) -> None:
@@ -391,7 +391,7 @@ class TestVerifiers:
             with subtests.test(answer=answer):
                 assert refusal(made(Answering(answer)), headers(token="abc")).status == 503
 
-    def test_a_full_server_is_503_with_its_own_time_to_wait(self) -> None:
+    def test_a_full_server_is_503_with_its_retry_after(self) -> None:
         class Full(Recording):
             async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
                 raise Overloaded(retry_after=7)
@@ -399,7 +399,7 @@ class TestVerifiers:
         found = refusal(made(Full()), headers(token="abc"))
         assert (found.status, found.headers[b"retry-after"]) == (503, b"7")
 
-    def test_a_lacking_scope_is_403_with_the_scopes_to_ask_for(self) -> None:
+    def test_a_missing_scope_is_403_with_the_required_scopes(self) -> None:
         class Strict(Recording):
             async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
                 raise AuthError("insufficient_scope", "More", scopes=("b", "a"))
@@ -408,11 +408,11 @@ class TestVerifiers:
         assert found.status == 403
         assert found.challenge == 'Bearer error="insufficient_scope", error_description="More", scope="a b"'
 
-    def test_an_expired_principal_is_refused_whatever_its_verifier_says(self) -> None:
+    def test_an_expired_principal_of_a_verifier_is_refused(self) -> None:
         assert refusal(made(Recording(expires_at=time.time())), headers(token="abc")).status == 401
         assert authenticate(made(Recording(expires_at=time.time() + 600)), headers(token="abc"))
 
-    def test_a_principal_for_another_server_is_refused_whatever_its_verifier_says(self) -> None:
+    def test_a_principal_of_a_verifier_for_another_server_is_refused(self) -> None:
         assert refusal(made(Recording(audience="other")), headers(token="abc")).status == 401
         assert authenticate(made(Recording(audience="default")), headers(token="abc"))
 
@@ -423,7 +423,7 @@ async def anything(token: str, *, resource: ProtectedResource) -> DjangoPrincipa
 
 
 class TestMemory:
-    def test_a_verified_token_is_known_without_asking_again(self) -> None:
+    def test_a_verified_token_is_cached(self) -> None:
         verifier = Recording()
         server = made(verifier)
         assert known(server, headers(token="abc")) is None
@@ -431,13 +431,13 @@ class TestMemory:
         assert known(server, headers(token="abc")) is who
         assert verifier.seen == ["abc"]
 
-    def test_the_token_itself_is_not_kept(self) -> None:
+    def test_the_token_itself_is_not_cached(self) -> None:
         server = made(Recording())
         authenticate(server, headers(token="very-secret"))
         assert b"very-secret" not in b"".join(server._cache._entries)
         assert "very-secret" not in repr(server._cache._entries.keys())
 
-    def test_it_is_forgotten_after_the_configured_seconds(self, clock: Clock) -> None:
+    def test_a_cached_token_expires_after_the_configured_seconds(self, clock: Clock) -> None:
         verifier = Recording()
         server = made(verifier, cache_seconds=10)
         authenticate(server, headers(token="abc"))
@@ -448,7 +448,7 @@ class TestMemory:
         authenticate(server, headers(token="abc"))
         assert len(verifier.seen) == 2
 
-    def test_it_is_forgotten_when_the_token_expires(self, clock: Clock) -> None:
+    def test_a_cached_token_expires_with_the_token(self, clock: Clock) -> None:
         server = made(Recording(expires_at=time.time() + 3600), cache_seconds=7200)
         authenticate(server, headers(token="abc"))
         clock.move(3000)
@@ -456,19 +456,19 @@ class TestMemory:
         clock.move(601)
         assert known(server, headers(token="abc")) is None
 
-    def test_nothing_is_kept_when_that_is_configured(self, configure: Any, issued: Any) -> None:
+    def test_the_cache_can_be_disabled(self, configure: Any, issued: Any) -> None:
         server = configure("token", TOKEN_CACHE_SECONDS=0)
         authenticate(server, headers(token=issued[1]))
         assert known(server, headers(token=issued[1])) is None
 
-    def test_bad_tokens_are_not_kept(self) -> None:
+    def test_invalid_tokens_are_not_cached(self) -> None:
         verifier = Recording()
         server = made(verifier)
         for _ in range(2):
             refusal(server, headers(token="bad"))
         assert verifier.seen == ["bad", "bad"]
 
-    def test_it_is_bounded_and_the_oldest_goes_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_cache_is_bounded_and_evicts_the_oldest(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory, "MAX_CACHED_PRINCIPALS", 3)
         server = made(Recording())
         for token in ("a", "b", "c", "d"):
@@ -480,7 +480,7 @@ class TestMemory:
             True,
         ]
 
-    def test_what_one_server_knows_another_does_not(self, configure: Any, user: User) -> None:
+    def test_servers_have_separate_caches(self, configure: Any, user: User) -> None:
         servers = {"SERVERS": {"default": {}, "shop": {}}}
         _, token = PersonalAccessToken.issue(user=user, name="test", audience="shop", expires=None)
         shop, default = configure("token", server="shop", **servers), configure("token", **servers)
@@ -504,7 +504,7 @@ class TestForgetting:
         issued[0].delete()
         assert refusal(server, headers(token=issued[1])).status == 401
 
-    def test_a_changed_token_counts_at_once(self, server: Authenticator, issued: Any) -> None:
+    def test_a_changed_token_takes_effect_at_once(self, server: Authenticator, issued: Any) -> None:
         issued[0].scopes = ["more"]
         issued[0].save()
         assert authenticate(server, headers(token=issued[1])).scopes == {"more"}
@@ -521,14 +521,14 @@ class TestForgetting:
         user.delete()
         assert refusal(server, headers(token=issued[1])).status == 401
 
-    def test_other_tokens_and_ordinary_changes_of_users_leave_it_known(
+    def test_other_tokens_and_ordinary_changes_of_users_keep_the_cache(
         self, server: Authenticator, issued: Any, user: User
     ) -> None:
         PersonalAccessToken.issue(user=user, name="another", expires=None)[0].revoke()
         user.save()
         assert known(server, headers(token=issued[1]))
 
-    def test_a_verification_that_a_revocation_overtook_is_not_kept(self, issued: Any) -> None:
+    def test_a_verification_overtaken_by_a_revocation_is_not_cached(self, issued: Any) -> None:
         row, token = issued
 
         class Slow(PersonalTokenVerifier):
@@ -543,7 +543,7 @@ class TestForgetting:
         assert known(server, headers(token=token)) is None
 
     @pytest.mark.django_db(transaction=True)
-    def test_what_is_read_again_before_the_revocation_commits_is_forgotten_then(self) -> None:
+    def test_a_verification_before_the_commit_of_a_revocation_is_removed(self) -> None:
         user = User.objects.create_user("bob")
         row, token = PersonalAccessToken.issue(user=user, name="test", expires=None)
         server = made(PersonalTokenVerifier())
@@ -559,7 +559,7 @@ class TestForgetting:
         assert known(server, sent) is None
 
 
-def test_many_at_once_are_each_answered() -> None:
+def test_concurrent_verifications_are_all_answered() -> None:
     async def main() -> list[DjangoPrincipal]:
         server = made(Recording())
         sent = [headers(token=f"t{number}") for number in range(50)]
@@ -569,7 +569,7 @@ def test_many_at_once_are_each_answered() -> None:
 
 
 def test_tokens_are_verified_on_a_thread_when_the_server_has_threads() -> None:
-    """Outside a call's context asgiref has one thread for the whole process, whose connections nobody cleans."""
+    """Outside a call's context asgiref has one thread for the whole process, whose connections are not closed."""
 
     class Threaded(Recording):
         async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
@@ -601,7 +601,7 @@ def test_a_verifier_may_take_the_request_and_runs_for_each_request() -> None:
     assert len(verifier.seen) == 3
 
 
-def test_a_function_that_takes_the_request_is_a_verifier_too() -> None:
+def test_a_function_that_takes_the_request_is_a_verifier() -> None:
     async def verify(token: str, *, resource: ProtectedResource, request: Any) -> Principal:
         return Principal(issuer="own", subject=request.peer)
 

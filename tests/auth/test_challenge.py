@@ -9,16 +9,16 @@ from mcp_django.auth.authentication.challenges import build_challenge, build_ins
 METADATA = "https://host/.well-known/oauth-protected-resource/mcp"
 
 
-def test_without_a_token_nothing_is_called_an_error() -> None:
+def test_without_a_token_the_challenge_has_no_error() -> None:
     value = build_challenge(scopes=["mcp:read"], resource_metadata=METADATA)
     assert value == f'Bearer scope="mcp:read", resource_metadata="{METADATA}"'.encode()
 
 
-def test_a_challenge_that_has_nothing_to_say_still_has_a_parameter() -> None:
+def test_an_empty_challenge_has_a_parameter() -> None:
     assert build_challenge() == b'Bearer realm="mcp"'
 
 
-def test_a_bad_token_is_named_as_the_error() -> None:
+def test_an_invalid_token_is_named_as_the_error() -> None:
     value = build_challenge(error="invalid_token", description="Expired", scopes=["b", "a"], resource_metadata=METADATA)
     expected = f'Bearer error="invalid_token", error_description="Expired", scope="a b", resource_metadata="{METADATA}"'
     assert value == expected.encode()
@@ -44,7 +44,7 @@ def test_the_url_of_metadata_keeps_its_query() -> None:
     assert build_challenge(resource_metadata=url) == f'Bearer resource_metadata="{url}"'.encode()
 
 
-def test_a_description_cannot_leave_its_quotes(subtests: pytest.Subtests) -> None:
+def test_a_description_cannot_break_out_of_its_quotes(subtests: pytest.Subtests) -> None:
     for text, written in DESCRIPTIONS:
         with subtests.test(text=text):
             assert build_challenge(description=text) == b'Bearer error_description="' + written + b'"'
@@ -52,6 +52,6 @@ def test_a_description_cannot_leave_its_quotes(subtests: pytest.Subtests) -> Non
 
 @settings(deadline=None)
 @given(st.text())
-def test_whatever_is_described_the_value_is_one_line_of_visible_ascii(text: str) -> None:
+def test_the_value_for_any_description_is_one_line_of_visible_ascii(text: str) -> None:
     value = build_challenge(error=text, description=text, scopes=[text], resource_metadata=text)
     assert all(0x20 <= byte <= 0x7E for byte in value)

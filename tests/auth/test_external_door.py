@@ -1,4 +1,4 @@
-"""Tokens of an identity provider at the door: who is let in, and the refusals that clients see."""
+"""Tokens of an identity provider at the endpoints: accepted ones, and the refusals that clients see."""
 
 import json
 import time
@@ -53,7 +53,7 @@ def post(token: str | None = None) -> Any:
 
 
 @pytest.mark.usefixtures("site")
-def test_a_token_of_a_provider_is_let_in_by_both_doors(provider: Provider) -> None:
+def test_a_token_of_a_provider_is_accepted_over_asgi_and_by_the_view(provider: Provider) -> None:
     linked(provider)
     token = provider.token()
     assert post(token).status_code == 200
@@ -69,7 +69,7 @@ def test_a_token_of_a_provider_is_let_in_by_both_doors(provider: Provider) -> No
 
 
 @pytest.mark.usefixtures("site")
-def test_clients_are_told_which_issuers_there_are(provider: Provider) -> None:
+def test_the_metadata_names_the_issuers(provider: Provider) -> None:
     resource = wiring.get_services().resource_registry.get("default")
     assert isinstance(resource, ProtectedResource)
     assert resource.uri == AUDIENCE
@@ -77,7 +77,7 @@ def test_clients_are_told_which_issuers_there_are(provider: Provider) -> None:
 
 
 @pytest.mark.usefixtures("site")
-def test_a_bad_token_is_challenged_in_the_words_of_every_bad_token(provider: Provider) -> None:
+def test_an_invalid_token_of_a_provider_has_the_usual_challenge(provider: Provider) -> None:
     linked(provider)
     answers = [post(token) for token in (provider.token(exp=1), provider.token(sub=""), "eyJ.e30.x", "mcp_pat_x")]
     assert {answer.status_code for answer in answers} == {401}
@@ -87,7 +87,7 @@ def test_a_bad_token_is_challenged_in_the_words_of_every_bad_token(provider: Pro
 
 
 @pytest.mark.usefixtures("site")
-def test_a_provider_that_is_down_costs_no_client_its_token(provider: Provider) -> None:
+def test_an_unavailable_provider_does_not_invalidate_a_token(provider: Provider) -> None:
     provider.answers["/keys"] = provider.answers["/introspect"] = lambda: (500, {}, {})
     for token in (provider.token(), "opaque"):
         answer = post(token)
@@ -97,7 +97,7 @@ def test_a_provider_that_is_down_costs_no_client_its_token(provider: Provider) -
 
 
 @pytest.mark.usefixtures("site")
-def test_an_account_that_is_deactivated_is_out_at_once(provider: Provider) -> None:
+def test_a_deactivated_account_is_refused_at_once(provider: Provider) -> None:
     token = provider.token()
     assert post(token).status_code == 200
     user = User.objects.get()
@@ -107,7 +107,7 @@ def test_an_account_that_is_deactivated_is_out_at_once(provider: Provider) -> No
 
 
 @pytest.mark.usefixtures("site")
-def test_an_identity_that_is_deleted_or_changed_is_felt_at_once(provider: Provider) -> None:
+def test_a_deleted_or_changed_identity_takes_effect_at_once(provider: Provider) -> None:
     ada, token = linked(provider), provider.token()
     assert post(token).status_code == 200
     identity = ExternalIdentity.objects.get(user=ada)
@@ -124,7 +124,7 @@ def test_an_identity_that_is_deleted_or_changed_is_felt_at_once(provider: Provid
 
 
 @pytest.mark.usefixtures("site")
-def test_a_token_that_is_a_little_late_is_let_in(provider: Provider) -> None:
+def test_a_token_within_the_leeway_is_accepted(provider: Provider) -> None:
     assert post(provider.token(exp=int(time.time()) - 5)).status_code == 200
     assert post(provider.token(exp=int(time.time()) - 60)).status_code == 401
 

@@ -48,7 +48,7 @@ def forgotten() -> Iterator[None]:
 
 
 def outcome(verifier: ExternalVerifier, token: str) -> DjangoPrincipal | AuthError:
-    """Whom the token stands for, or how it is refused; the database is left as it was."""
+    """Return the principal of a token, or its refusal; the database is rolled back."""
     with transaction.atomic():
         try:
             return async_to_sync(verifier.verify)(token, resource=RESOURCE)
@@ -71,7 +71,7 @@ def is_one_or_the_other(found: DjangoPrincipal | AuthError) -> bool:
 @pytest.mark.django_db
 @hostile
 @given(changes=odd)
-def test_odd_claims_that_are_signed(changes: dict[str, Any], provider: Provider) -> None:
+def test_unusual_signed_claims(changes: dict[str, Any], provider: Provider) -> None:
     for options in ({"LINK": ["email", "username", "create"], "REQUIRE_TYPE": False}, {"CLAIMS": MAPPED}):
         verifier = VERIFIERS.setdefault(repr(options), verifier_of(provider, REQUIRE_USER=False, **options))
         assert is_one_or_the_other(outcome(verifier, provider.token(**changes)))
@@ -80,7 +80,7 @@ def test_odd_claims_that_are_signed(changes: dict[str, Any], provider: Provider)
 @pytest.mark.django_db
 @hostile
 @given(header=st.dictionaries(st.sampled_from(["typ", "kid", "cty", "x5c", "x5t", "url"]), values, max_size=3))
-def test_odd_headers_that_are_signed(header: dict[str, Any], provider: Provider) -> None:
+def test_unusual_signed_headers(header: dict[str, Any], provider: Provider) -> None:
     verifier = VERIFIERS.setdefault("headers", verifier_of(provider, REQUIRE_USER=False))
     assert is_one_or_the_other(outcome(verifier, provider.token(header=header)))
 
@@ -88,7 +88,7 @@ def test_odd_headers_that_are_signed(header: dict[str, Any], provider: Provider)
 @pytest.mark.django_db
 @hostile
 @given(changes=odd)
-def test_odd_answers_about_a_token(changes: dict[str, Any], provider: Provider) -> None:
+def test_unusual_introspection_responses(changes: dict[str, Any], provider: Provider) -> None:
     provider.introspects(**changes)
     verifier = introspecting_verifier(provider, REQUIRE_USER=False, LINK=["create"])
     found = outcome(verifier, "opaque")

@@ -1,4 +1,4 @@
-"""Which account somebody of an identity provider is, and which never."""
+"""The account of a subject of an identity provider."""
 
 import threading
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def test_an_inactive_account_is_refused(provider: Provider, subtests: pytest.Sub
 
 
 @pytest.mark.django_db
-def test_subjects_of_two_issuers_are_two_people() -> None:
+def test_the_same_subject_of_two_issuers_is_two_users() -> None:
     with serving() as one, serving() as two:
         first, second = linked(one, username="one"), linked(two, username="two")
         entries = [{"ISSUER": each.issuer, "JWKS_URI": f"{each.origin}/keys"} for each in (one, two)]
@@ -78,7 +78,7 @@ def test_a_name_alone_never_links_a_privileged_account(provider: Provider, subte
 
 
 @pytest.mark.django_db
-def test_a_superusers_name_elsewhere_makes_another_account(provider: Provider) -> None:
+def test_the_name_of_a_superuser_creates_another_account(provider: Provider) -> None:
     root = User.objects.create_superuser("admin", email="admin@shop.example")
     token = provider.token(preferred_username="admin", email="admin@shop.example", email_verified=True)
     who = verify(verifier_of(provider, LINK=["email", "username", "create"]), token)
@@ -90,7 +90,7 @@ def test_a_superusers_name_elsewhere_makes_another_account(provider: Provider) -
 
 
 @pytest.mark.django_db
-def test_a_name_links_once_where_the_settings_say_so(provider: Provider, subtests: pytest.Subtests) -> None:
+def test_a_name_links_once_with_the_setting(provider: Provider, subtests: pytest.Subtests) -> None:
     for way, claims in (("email", MAIL), ("username", {"preferred_username": "ada"})):
         with subtests.test(way=way), rolled_back():
             ada = User.objects.create_user("ada", email="Ada@shop.example")
@@ -99,7 +99,7 @@ def test_a_name_links_once_where_the_settings_say_so(provider: Provider, subtest
             row = ExternalIdentity.objects.get()
             assert (row.issuer, row.subject, row.user, row.origin) == (provider.issuer, "ada", ada, way)
             assert verify(verifier, provider.token()).user == ada  # the link counts from now on
-            # A name that the provider gives to somebody else does not bring the account along.
+            # A name that the provider gives to another subject does not link the account.
             assert is_invalid(verifier, provider.token(sub="eve", **claims))
 
 
@@ -107,7 +107,7 @@ UNVERIFIED: list[Any] = [False, None, "true", "false", 1, [True], ...]
 
 
 @pytest.mark.django_db
-def test_an_address_that_is_not_verified_is_no_address(provider: Provider, subtests: pytest.Subtests) -> None:
+def test_an_unverified_address_does_not_link(provider: Provider, subtests: pytest.Subtests) -> None:
     for verified in UNVERIFIED:
         with subtests.test(verified=verified), rolled_back():
             User.objects.create_user("ada", email=MAIL["email"])
@@ -118,7 +118,7 @@ def test_an_address_that_is_not_verified_is_no_address(provider: Provider, subte
 
 
 @pytest.mark.django_db
-def test_an_address_that_only_looks_alike_is_another(provider: Provider, subtests: pytest.Subtests) -> None:
+def test_a_similar_address_does_not_link(provider: Provider, subtests: pytest.Subtests) -> None:
     for email in ("ada@shop.example.evil", "ad\u0131@shop.example", "", "%", 7, ["ada@shop.example"]):
         with subtests.test(email=email), rolled_back():
             User.objects.create_user("ada", email="adi@shop.example")
@@ -128,14 +128,14 @@ def test_an_address_that_only_looks_alike_is_another(provider: Provider, subtest
 
 
 @pytest.mark.django_db
-def test_an_address_of_two_accounts_is_neithers(provider: Provider) -> None:
+def test_an_address_of_two_accounts_links_neither(provider: Provider) -> None:
     User.objects.create_user("ada", email=MAIL["email"])
     User.objects.create_user("ada2", email=MAIL["email"].upper())
     assert is_invalid(verifier_of(provider, LINK=["email"]), provider.token(**MAIL))
 
 
 @pytest.mark.django_db
-def test_a_username_is_the_same_to_the_letter(provider: Provider, subtests: pytest.Subtests) -> None:
+def test_usernames_are_compared_exactly(provider: Provider, subtests: pytest.Subtests) -> None:
     for username in ("Ada", "ada ", "\uff41da", "", 7, ["ada"]):
         with subtests.test(username=username), rolled_back():
             User.objects.create_user("ada")
@@ -143,7 +143,7 @@ def test_a_username_is_the_same_to_the_letter(provider: Provider, subtests: pyte
 
 
 @pytest.mark.django_db
-def test_an_account_is_made_where_the_settings_say_so(provider: Provider) -> None:
+def test_an_account_is_created_with_the_setting(provider: Provider) -> None:
     verifier = verifier_of(provider, LINK=["create"])
     who = verify(verifier, provider.token(preferred_username="ada", **MAIL))
     assert (who.user.username, who.user.email) == ("ada", MAIL["email"])
@@ -153,7 +153,7 @@ def test_an_account_is_made_where_the_settings_say_so(provider: Provider) -> Non
 
 
 @pytest.mark.django_db
-def test_a_name_that_cannot_be_had_is_replaced(provider: Provider, subtests: pytest.Subtests) -> None:
+def test_an_unavailable_username_is_replaced(provider: Provider, subtests: pytest.Subtests) -> None:
     for username in ("ADA", "ada\\smith", "a" * 200, "white space", "", 7, None):
         with subtests.test(username=username), rolled_back():
             taken = User.objects.create_user("ada")
@@ -164,22 +164,24 @@ def test_a_name_that_cannot_be_had_is_replaced(provider: Provider, subtests: pyt
 
 
 @pytest.mark.django_db
-def test_a_subject_whose_account_cannot_be_made_is_refused(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts, "_choose_username", lambda model, said: "white space")
+def test_a_subject_whose_account_cannot_be_created_is_refused(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounts, "_choose_username", lambda model, claims: "white space")
     assert is_invalid(verifier_of(provider, LINK=["create"]), provider.token())
     assert not User.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_those_who_come_at_once_for_the_first_time_are_one_account(provider: Provider) -> None:
+def test_concurrent_first_requests_of_a_subject_create_one_account(provider: Provider) -> None:
     (issuer,) = read_issuers({"ISSUER": provider.issuer, "LINK": ["create"]})
-    said = map_claims(provider.claims(preferred_username="ada"), issuer)
+    claims = map_claims(provider.claims(preferred_username="ada"), issuer)
     together = threading.Barrier(4)
 
     def come(_: int) -> Any:
         try:
             together.wait(WAIT_SECONDS)
-            return accounts.link_user(said, issuer)
+            return accounts.link_user(claims, issuer)
         finally:
             connection.close()
 
@@ -193,7 +195,7 @@ CLAIMS = {"SUBJECT": "oid", "SCOPES": ["scp", "realm_access.roles"], "CLIENT_ID"
 
 
 @pytest.mark.django_db
-def test_claims_are_where_the_settings_say(provider: Provider) -> None:
+def test_claims_are_read_from_the_configured_paths(provider: Provider) -> None:
     ada = linked(provider, "object-id", username="ada")
     verifier = verifier_of(provider, CLAIMS=CLAIMS, SCOPES={"Shop.Read": "read", "boss": ["read", "write"]})
     token = provider.token(
@@ -223,7 +225,7 @@ SCOPE_CLAIMS: list[tuple[dict[str, Any], set[str]]] = [
 
 
 @pytest.mark.django_db
-def test_scopes_are_words(provider: Provider, subtests: pytest.Subtests) -> None:
+def test_scopes_are_split_into_words(provider: Provider, subtests: pytest.Subtests) -> None:
     for claims, scopes in SCOPE_CLAIMS:
         with subtests.test(claims=claims), rolled_back():
             linked(provider)

@@ -33,7 +33,7 @@ def ada(provider: Provider) -> User:
     return linked(provider)
 
 
-def test_an_opaque_token_stands_for_whom_the_issuer_says(
+def test_an_opaque_token_is_the_user_of_the_introspection(
     provider: Provider, ada: User, django_assert_num_queries: Any
 ) -> None:
     provider.introspects(client_id="cli", token_type="Bearer")
@@ -47,7 +47,7 @@ def test_an_opaque_token_stands_for_whom_the_issuer_says(
     assert provider.credentials == ["Basic " + base64.b64encode(b"shop:s3cret").decode()]
 
 
-def test_credentials_are_encoded_as_in_a_form(provider: Provider, ada: User) -> None:
+def test_client_credentials_are_form_encoded(provider: Provider, ada: User) -> None:
     verify(introspecting_verifier(provider, CLIENT_ID="a:b", CLIENT_SECRET="c d+é"), "opaque")
     assert provider.credentials == ["Basic " + base64.b64encode(b"a%3Ab:c+d%2B%C3%A9").decode()]
     verify(introspecting_verifier(provider, CLIENT_AUTH="post"), "opaque")
@@ -59,12 +59,12 @@ def test_credentials_are_encoded_as_in_a_form(provider: Provider, ada: User) -> 
 ACTIVE: list[Any] = [False, "true", "True", 1, None, [True], {"active": True}, ...]
 
 
-def test_active_is_true_and_nothing_like_it(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
+def test_only_true_is_active(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
     for active in ACTIVE:
         with subtests.test(active=active), rolled_back():
-            provider.said["active"] = active
+            provider.active_claims["active"] = active
             if active is ...:
-                del provider.said["active"]
+                del provider.active_claims["active"]
             assert is_invalid(introspecting_verifier(provider), "opaque")
 
 
@@ -86,14 +86,14 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
-def test_wrong_facts_of_an_active_token_refuse_it(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
-    for said in WRONG:
-        with subtests.test(said=said), rolled_back():
-            provider.introspects(**said)
+def test_an_active_token_with_wrong_claims_is_refused(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
+    for claims in WRONG:
+        with subtests.test(claims=claims), rolled_back():
+            provider.introspects(**claims)
             assert is_invalid(introspecting_verifier(provider), "opaque")
 
 
-def test_an_answer_without_issuer_and_dates_will_do(provider: Provider, ada: User) -> None:
+def test_an_introspection_without_issuer_and_dates_is_accepted(provider: Provider, ada: User) -> None:
     provider.introspects(iss=..., exp=..., iat=...)
     who = verify(introspecting_verifier(provider), "opaque")
     assert (who.issuer, who.expires_at) == (provider.issuer, None)
@@ -112,7 +112,9 @@ FAILURES: list[Any] = [
 ]
 
 
-def test_no_usable_answer_is_no_verdict(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
+def test_an_unusable_introspection_does_not_invalidate_the_token(
+    provider: Provider, ada: User, subtests: pytest.Subtests
+) -> None:
     for answer in FAILURES:
         with subtests.test(answer=answer), rolled_back():
             provider.asked.clear()
@@ -123,7 +125,7 @@ def test_no_usable_answer_is_no_verdict(provider: Provider, ada: User, subtests:
             assert provider.asked == ["/introspect"]
 
 
-async def test_an_issuer_that_takes_too_long_is_no_verdict(provider: Provider, ada: User, clock: Clock) -> None:
+async def test_a_slow_issuer_does_not_invalidate_the_token(provider: Provider, ada: User, clock: Clock) -> None:
     held = provider.hold("/introspect")
     verified = asyncio.create_task(introspecting_verifier(provider).verify("opaque", resource=RESOURCE))
     await eventually(held.asked.is_set)
@@ -134,13 +136,13 @@ async def test_an_issuer_that_takes_too_long_is_no_verdict(provider: Provider, a
     assert (caught.value.kind, caught.value.status) == ("unavailable", 503)
 
 
-def test_an_issuer_that_is_down_is_no_verdict(ada: User) -> None:
+def test_an_unavailable_issuer_does_not_invalidate_the_token(ada: User) -> None:
     with serving() as gone:
         verifier = introspecting_verifier(gone)
     assert refusal(verifier, "opaque").kind == "unavailable"
 
 
-def test_an_answer_is_trusted_for_a_moment(provider: Provider, ada: User, clock: Clock) -> None:
+def test_an_introspection_is_cached_for_a_short_time(provider: Provider, ada: User, clock: Clock) -> None:
     verifier = introspecting_verifier(provider, INTROSPECTION_CACHE=20)
     verify(verifier, "opaque")
     clock.move(19)
@@ -149,13 +151,13 @@ def test_an_answer_is_trusted_for_a_moment(provider: Provider, ada: User, clock:
     verify(verifier, "another")
     assert len(provider.asked) == 2
     clock.move(2)
-    provider.said["active"] = False
+    provider.active_claims["active"] = False
     assert is_invalid(verifier, "opaque")
     assert is_invalid(verifier, "opaque")
-    assert len(provider.asked) == 4  # what is not active is asked about again
+    assert len(provider.asked) == 4  # an inactive token is introspected again
 
 
-def test_an_answer_is_not_trusted_beyond_its_end(provider: Provider, ada: User) -> None:
+def test_an_introspection_is_not_cached_beyond_the_expiry_of_the_token(provider: Provider, ada: User) -> None:
     provider.introspects(exp=provider.claims()["iat"] - 10)  # within the leeway
     verifier = introspecting_verifier(provider, INTROSPECTION_CACHE=60)
     verify(verifier, "opaque")
@@ -163,7 +165,9 @@ def test_an_answer_is_not_trusted_beyond_its_end(provider: Provider, ada: User) 
     assert len(provider.asked) == 2
 
 
-async def test_few_questions_are_open_at_once(provider: Provider, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_introspections_are_limited(
+    provider: Provider, ada: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(external_verifier, "MAX_OPEN_REQUESTS", 2)
     held = provider.hold("/introspect")
     look_up = external_verifier.Introspector(introspecting_verifier(provider)._introspecting[0].issuer).introspect
@@ -176,7 +180,7 @@ async def test_few_questions_are_open_at_once(provider: Provider, ada: User, mon
     assert one["active"] is two["active"] is True
 
 
-def test_tokens_go_to_the_issuer_of_their_beginning_only() -> None:
+def test_tokens_are_sent_to_the_issuer_of_their_prefix_only() -> None:
     with serving() as one, serving() as two:
         entries = [
             {
@@ -211,27 +215,25 @@ def test_foreign_tokens_are_not_sent_to_the_issuer(provider: Provider, subtests:
             assert provider.asked == []
 
 
-def test_jwts_of_an_issuer_without_keys_are_asked_about(provider: Provider, ada: User) -> None:
+def test_jwts_of_an_issuer_without_keys_are_introspected(provider: Provider, ada: User) -> None:
     token = provider.token()
     assert verify(introspecting_verifier(provider), token).user == ada
     assert provider.forms[0]["token"] == token
     assert provider.count() == 0
 
 
-def test_jwts_of_an_issuer_with_keys_are_verified_here(provider: Provider, ada: User) -> None:
+def test_jwts_of_an_issuer_with_keys_are_verified_locally(provider: Provider, ada: User) -> None:
     verifier = introspecting_verifier(provider, JWKS_URI=f"{provider.origin}/keys")
     assert verify(verifier, provider.token()).user == ada
     assert provider.asked == ["/keys"]
     assert verify(verifier, "opaque").user == ada
 
 
-def test_neither_token_nor_secret_is_written_anywhere(
-    provider: Provider, ada: User, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_neither_token_nor_secret_is_logged(provider: Provider, ada: User, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     verifier = introspecting_verifier(provider, CLIENT_AUTH="post")
     verify(verifier, "opaque-token-1")
-    provider.said["active"] = False
+    provider.active_claims["active"] = False
     refusal(verifier, "opaque-token-2")
     provider.answers["/introspect"] = lambda: (500, {}, {})
     refusal(verifier, "opaque-token-3")

@@ -1,4 +1,4 @@
-"""JWTs of identity providers: what proves them, and everything that does not."""
+"""JWTs of identity providers: valid and invalid ones."""
 
 import hashlib
 import hmac
@@ -42,7 +42,7 @@ def verifier(provider: Provider) -> ExternalVerifier:
     return verifier_of(provider)
 
 
-def test_a_signed_token_stands_for_the_linked_user(verifier: Any, provider: Provider, ada: User) -> None:
+def test_a_signed_token_is_the_linked_user(verifier: Any, provider: Provider, ada: User) -> None:
     token = provider.token(client_id="cli", jti="t1", tenant="x")
     who = verify(verifier, token)
     assert who.user == ada
@@ -54,7 +54,7 @@ def test_a_signed_token_stands_for_the_linked_user(verifier: Any, provider: Prov
     assert token not in repr(vars(verifier)) + repr(who)
 
 
-def test_verifying_takes_one_query(
+def test_verification_needs_one_query(
     verifier: Any, provider: Provider, ada: User, django_assert_num_queries: Any
 ) -> None:
     verify(verifier, provider.token())
@@ -62,7 +62,7 @@ def test_verifying_takes_one_query(
         verify(verifier, provider.token())
 
 
-def test_algorithms_with_two_keys_are_understood(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
+def test_asymmetric_algorithms_are_accepted(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
     for algorithm in ("RS256", "PS256", "RS512", "ES256", "ES384", "ES512", "EdDSA"):
         with subtests.test(algorithm=algorithm):
             key = new_key(algorithm)
@@ -88,7 +88,7 @@ def test_a_token_without_a_signature_is_refused(
                 assert is_invalid(verifier, f"{b64(header)}.{b64(provider.claims())}.{signed}")
 
 
-def test_a_public_key_is_no_shared_secret(
+def test_a_public_key_is_not_used_as_a_shared_secret(
     verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
 ) -> None:
     for alg in ("HS256", "HS384", "HS512"):
@@ -101,7 +101,7 @@ def test_a_public_key_is_no_shared_secret(
                 assert is_invalid(verifier, f"{signed}.{b64(signature)}")
 
 
-def test_a_shared_secret_in_the_set_is_no_key(provider: Provider, ada: User) -> None:
+def test_a_shared_secret_in_the_key_set_is_ignored(provider: Provider, ada: User) -> None:
     secret = b"k" * 32
     provider.keys = [public(new_key()), {"kty": "oct", "kid": "shared", "k": b64(secret), "alg": "RS256"}]
     signed = f"{b64({'alg': 'RS256', 'typ': 'at+jwt', 'kid': 'shared'})}.{b64(provider.claims())}"
@@ -109,12 +109,12 @@ def test_a_shared_secret_in_the_set_is_no_key(provider: Provider, ada: User) -> 
     provider.keys = [public(new_key())]
 
 
-def test_the_name_of_a_key_does_not_make_another_key_good(verifier: Any, provider: Provider, ada: User) -> None:
+def test_the_id_of_a_key_does_not_select_another_key(verifier: Any, provider: Provider, ada: User) -> None:
     foreign = new_key("RS256", 7)
     assert is_invalid(verifier, provider.token(key=foreign, header={"kid": new_key().get("kid")}))
 
 
-def test_a_header_cannot_bring_its_own_key_or_rules(
+def test_a_header_cannot_contain_its_own_key_or_rules(
     verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
 ) -> None:
     for name in ("jwk", "jku", "x5u", "crit", "b64", "zip", "enc"):
@@ -134,7 +134,7 @@ def test_a_header_cannot_bring_its_own_key_or_rules(
             assert provider.asked == []
 
 
-def test_every_altered_part_is_noticed(verifier: Any, provider: Provider, ada: User) -> None:
+def test_every_altered_part_is_refused(verifier: Any, provider: Provider, ada: User) -> None:
     header, claims, signature = provider.token().split(".")
     other = provider.token(scope="a b admin").split(".")
     assert is_invalid(verifier, f"{header}.{other[1]}.{signature}")
@@ -166,11 +166,13 @@ DATES: list[dict[str, Any]] = [
 ]
 
 
-def test_dates_must_be_dates_and_now(verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
+def test_dates_must_be_valid_and_current(
+    verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
+) -> None:
     for changes in DATES:
         with subtests.test(changes=changes):
             assert is_invalid(verifier, provider.token(**changes))
-            assert provider.count() == 0  # what has ended costs no question
+            assert provider.count() == 0  # an expired token causes no request
 
 
 def test_an_expiry_that_is_no_number_is_refused(
@@ -232,7 +234,7 @@ SPELLINGS: list[Any] = [
 ]
 
 
-def test_spellings_of_the_resource_are_one(
+def test_spellings_of_the_resource_are_normalized(
     verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
 ) -> None:
     for aud in SPELLINGS:
@@ -240,18 +242,18 @@ def test_spellings_of_the_resource_are_one(
             assert verify(verifier, provider.token(aud=aud)).user == ada
 
 
-def test_other_names_of_the_resource_are_said_in_the_settings(provider: Provider, ada: User) -> None:
+def test_other_audiences_come_from_the_setting(provider: Provider, ada: User) -> None:
     admin = ProtectedResource(server="admin", uri="https://shop.example/mcp/admin")
     everywhere = verifier_of(provider, AUDIENCES=["api://shop"])
     assert verify(everywhere, provider.token(aud="api://shop")).audience == "default"
     assert verify(everywhere, provider.token(aud="api://shop"), admin).audience == "admin"
-    assert verify(everywhere, provider.token()).user == ada  # besides the resource itself
+    assert verify(everywhere, provider.token()).user == ada  # in addition to the resource itself
     one = verifier_of(provider, AUDIENCES={"admin": ["api://shop"]})
     assert verify(one, provider.token(aud="api://shop"), admin).user == ada
     assert is_invalid(one, provider.token(aud="api://shop"))
 
 
-def test_without_an_origin_only_named_audiences_are_meant(provider: Provider, ada: User) -> None:
+def test_without_an_origin_only_configured_audiences_are_accepted(provider: Provider, ada: User) -> None:
     nowhere = ProtectedResource(server="default")
     assert is_invalid(verifier_of(provider), provider.token(), nowhere)
     assert verify(verifier_of(provider, AUDIENCES=["api"]), provider.token(aud="api"), nowhere).user == ada
@@ -265,14 +267,14 @@ def test_a_token_without_a_usable_subject_is_refused(
             assert is_invalid(verifier, provider.token(sub=sub))
 
 
-def test_text_that_no_database_takes_is_refused(verifier: Any, provider: Provider, ada: User) -> None:
+def test_text_that_a_database_cannot_store_is_refused(verifier: Any, provider: Provider, ada: User) -> None:
     for sub in ("a\0b", "a\ud800b"):
         token = f"{b64({'alg': 'RS256', 'typ': 'at+jwt'})}.{b64(provider.claims(sub=sub))}.{b64(b's')}"
         assert not verifier.accepts(token)
         assert is_invalid(verifier, token)
 
 
-def test_the_header_says_that_it_is_an_access_token(
+def test_the_header_must_name_the_type_access_token(
     verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
 ) -> None:
     for typ in (..., "JWT", "jwt", "id_token+jwt", "logout+jwt", "secevent+jwt", "at+jwt2", ""):
@@ -280,7 +282,7 @@ def test_the_header_says_that_it_is_an_access_token(
             assert is_invalid(verifier, provider.token(header={"typ": typ}))
 
 
-def test_a_type_is_not_asked_for_where_providers_give_none(provider: Provider, ada: User) -> None:
+def test_the_type_is_optional_for_providers_without_one(provider: Provider, ada: User) -> None:
     verifier = verifier_of(provider, REQUIRE_TYPE=False)
     for typ in (..., "JWT", "jwt", "at+jwt", "application/at+jwt"):
         assert verify(verifier, provider.token(header={"typ": typ})).user == ada
@@ -303,14 +305,14 @@ NO_ACCESS_TOKENS: list[dict[str, Any]] = [
 ]
 
 
-def test_an_id_or_refresh_token_is_no_access_token(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
+def test_an_id_or_refresh_token_is_refused(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
     for claims in NO_ACCESS_TOKENS:
         for require in (True, False):
             with subtests.test(claims=claims, require=require):
                 assert is_invalid(verifier_of(provider, REQUIRE_TYPE=require), provider.token(**claims))
 
 
-def test_garbage_is_refused_without_asking_the_provider(
+def test_malformed_tokens_are_refused_without_a_request_to_the_provider(
     verifier: Any, provider: Provider, subtests: pytest.Subtests
 ) -> None:
     for token in (
@@ -330,7 +332,7 @@ def test_garbage_is_refused_without_asking_the_provider(
             assert provider.asked == []
 
 
-def test_the_issuer_is_named_to_the_letter(
+def test_the_issuer_is_compared_exactly(
     verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
 ) -> None:
     for iss in (..., None, 7, ["x"], "https://other.example", "", "issuer/", "ISSUER"):
@@ -342,7 +344,7 @@ def test_the_issuer_is_named_to_the_letter(
             assert is_invalid(verifier, token)
 
 
-def test_a_database_that_fails_is_no_verdict(
+def test_a_database_failure_does_not_invalidate_the_token(
     verifier: Any, provider: Provider, ada: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails() -> Any:
@@ -354,9 +356,7 @@ def test_a_database_that_fails_is_no_verdict(
     assert "secret" not in problem.description
 
 
-def test_no_token_is_written_to_the_log(
-    verifier: Any, provider: Provider, ada: User, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_token_is_logged(verifier: Any, provider: Provider, ada: User, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     tokens = [provider.token(), provider.token(exp=1), provider.token(key=new_key("RS256", 7)), "eyJx.eyJy.zzzz"]
     for token in tokens[1:]:

@@ -1,4 +1,4 @@
-"""What the page on identity providers shows can be set, and what it lists is what there is."""
+"""The page on identity providers shows valid settings, and lists all of them."""
 
 import ast
 import os
@@ -26,7 +26,7 @@ def table(after: str) -> dict[str, str]:
     return {key: cell for keys, cell in rows for key in keys.split("`, `")}
 
 
-def test_the_first_example_is_all_it_takes() -> None:
+def test_the_first_example_is_sufficient() -> None:
     made: dict[str, Any] = {}
     exec(BLOCKS[0], made)
     with override_settings(MCP=made["MCP"]):
@@ -35,7 +35,9 @@ def test_the_first_example_is_all_it_takes() -> None:
         assert not verifier.accepts("opaque")
 
 
-def test_the_entry_of_a_provider_can_be_used(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
+def test_the_entries_of_providers_are_valid_settings(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
     for number in range(len(ENTRIES)):
         with subtests.test(number=number):
             monkeypatch.setitem(os.environ, "INTROSPECTION_SECRET", "secret")

@@ -43,13 +43,13 @@ def find(keys: KeySet, kid: str | None = "RS256-0", algorithm: str = "RS256") ->
     return async_to_sync(keys.find)(kid, algorithm)
 
 
-def test_keys_are_fetched_once_and_kept(provider: Provider) -> None:
+def test_keys_are_fetched_once_and_cached(provider: Provider) -> None:
     keys = keyset(provider)
     assert find(keys) is find(keys) is not None
     assert provider.count() == 1
 
 
-def test_a_flood_of_names_costs_one_fetch_a_minute(provider: Provider, clock: Clock) -> None:
+def test_unknown_key_ids_cause_one_fetch_per_minute(provider: Provider, clock: Clock) -> None:
     keys = keyset(provider)
     find(keys)
     clock.move(MIN_FETCH_INTERVAL_SECONDS + 1)
@@ -62,7 +62,7 @@ def test_a_flood_of_names_costs_one_fetch_a_minute(provider: Provider, clock: Cl
     assert provider.count() == 2
 
 
-def test_a_new_key_is_found_when_a_token_names_it(provider: Provider, clock: Clock) -> None:
+def test_an_unknown_key_id_fetches_the_keys(provider: Provider, clock: Clock) -> None:
     keys = keyset(provider)
     find(keys)
     provider.keys.append(public(new_key("RS256", 1)))
@@ -71,7 +71,7 @@ def test_a_new_key_is_found_when_a_token_names_it(provider: Provider, clock: Clo
     assert provider.count() == 2
 
 
-def test_a_key_that_is_taken_away_is_soon_unknown(provider: Provider, clock: Clock) -> None:
+def test_a_removed_key_expires(provider: Provider, clock: Clock) -> None:
     keys = keyset(provider)
     assert find(keys) is not None
     provider.keys = [public(new_key("RS256", 1))]
@@ -82,7 +82,7 @@ def test_a_key_that_is_taken_away_is_soon_unknown(provider: Provider, clock: Clo
     assert find(keys, "RS256-1") is not None
 
 
-def test_keys_are_kept_while_the_provider_is_down_but_not_for_ever(
+def test_keys_are_kept_while_the_provider_is_unavailable_for_a_limited_time(
     provider: Provider, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = keyset(provider)
@@ -100,7 +100,7 @@ def test_keys_are_kept_while_the_provider_is_down_but_not_for_ever(
         find(keys)
 
 
-def test_without_an_answer_an_unknown_name_is_no_verdict(provider: Provider, clock: Clock) -> None:
+def test_an_unknown_key_id_without_a_response_is_no_refusal(provider: Provider, clock: Clock) -> None:
     keys = keyset(provider)
     find(keys)
     provider.answers["/keys"] = lambda: (503, {}, {})
@@ -111,7 +111,7 @@ def test_without_an_answer_an_unknown_name_is_no_verdict(provider: Provider, clo
     assert find(keys) is not None
 
 
-def test_a_provider_that_comes_back_is_asked_after_a_minute(provider: Provider, clock: Clock) -> None:
+def test_a_failed_fetch_is_retried_after_a_minute(provider: Provider, clock: Clock) -> None:
     good, provider.answers["/keys"] = provider.answers["/keys"], lambda: (502, {}, {})
     keys = keyset(provider)
     for _ in range(3):
@@ -123,7 +123,7 @@ def test_a_provider_that_comes_back_is_asked_after_a_minute(provider: Provider, 
     assert find(keys) is not None
 
 
-def test_callers_share_the_fetch_that_is_under_way(provider: Provider) -> None:
+def test_concurrent_callers_share_one_fetch(provider: Provider) -> None:
     keys, held = keyset(provider), provider.hold("/keys")
 
     async def several() -> list[PublicKey | None]:
@@ -140,7 +140,7 @@ def test_callers_share_the_fetch_that_is_under_way(provider: Provider) -> None:
     assert provider.count() == 1
 
 
-async def test_a_caller_that_stops_waiting_does_not_stop_the_others(provider: Provider) -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_fetch_of_others(provider: Provider) -> None:
     keys, held = keyset(provider), provider.hold("/keys")
     first = asyncio.create_task(keys.find("RS256-0", "RS256"))
     await eventually(held.asked.is_set)
@@ -154,7 +154,7 @@ async def test_a_caller_that_stops_waiting_does_not_stop_the_others(provider: Pr
     assert provider.count() == 1
 
 
-def test_a_loop_that_ends_leaves_no_caller_waiting(provider: Provider) -> None:
+def test_a_closed_loop_leaves_no_caller_waiting(provider: Provider) -> None:
     keys, held = keyset(provider), provider.hold("/keys")
 
     async def leave() -> None:
@@ -185,7 +185,7 @@ NO_SETS: dict[str, Callable[[Provider], Any]] = {
 }
 
 
-def test_other_answers_are_not_taken_for_keys(provider: Provider, subtests: pytest.Subtests) -> None:
+def test_invalid_responses_are_not_used_as_keys(provider: Provider, subtests: pytest.Subtests) -> None:
     for kind, answer in NO_SETS.items():
         with subtests.test(kind=kind):
             provider.asked.clear()
@@ -196,7 +196,7 @@ def test_other_answers_are_not_taken_for_keys(provider: Provider, subtests: pyte
             assert provider.asked == ["/keys"]
 
 
-async def test_a_provider_that_does_not_answer_in_time_counts_as_down(provider: Provider, clock: Clock) -> None:
+async def test_a_slow_provider_counts_as_unavailable(provider: Provider, clock: Clock) -> None:
     held = provider.hold("/keys")
     found = asyncio.create_task(keyset(provider).find("RS256-0", "RS256"))
     await eventually(held.asked.is_set)
@@ -208,7 +208,7 @@ async def test_a_provider_that_does_not_answer_in_time_counts_as_down(provider: 
         await found
 
 
-async def test_a_provider_that_drips_counts_as_down(provider: Provider, clock: Clock) -> None:
+async def test_a_provider_that_sends_too_slowly_counts_as_unavailable(provider: Provider, clock: Clock) -> None:
     first, go_on, second, over = (threading.Event() for _ in range(4))
 
     def drip() -> Iterator[bytes]:
@@ -234,7 +234,7 @@ async def test_a_provider_that_drips_counts_as_down(provider: Provider, clock: C
         over.set()
 
 
-def test_a_provider_without_a_server_counts_as_down() -> None:
+def test_a_provider_without_a_server_counts_as_unavailable() -> None:
     with serving() as provider:
         keys = keyset(provider)
     with pytest.raises(KeysUnavailable):
@@ -244,7 +244,7 @@ def test_a_provider_without_a_server_counts_as_down() -> None:
 WEAK = {"kty": "RSA", "kid": "weak", "n": "AQAB" * 32, "e": "AQAB"}
 
 
-def test_other_keys_of_the_set_are_passed_over(provider: Provider) -> None:
+def test_unusable_keys_of_the_set_are_ignored(provider: Provider) -> None:
     one, two = new_key("RS256", 1), new_key("RS256", 2)
     provider.keys = [
         None,
@@ -279,7 +279,7 @@ def test_other_keys_of_the_set_are_passed_over(provider: Provider) -> None:
     assert not published._key.has_private
 
 
-def test_a_key_without_a_name_must_be_the_only_one(provider: Provider) -> None:
+def test_a_key_without_an_id_must_be_the_only_one(provider: Provider) -> None:
     assert find(keyset(provider), None) is not None
     provider.keys.append(public(new_key("ES256")))
     assert find(keyset(provider), None) is not None  # the other is of another algorithm
@@ -288,7 +288,7 @@ def test_a_key_without_a_name_must_be_the_only_one(provider: Provider) -> None:
     assert find(keyset(provider), None) is None
 
 
-def test_of_two_keys_of_one_name_neither_counts(provider: Provider) -> None:
+def test_two_keys_with_the_same_id_are_ignored(provider: Provider) -> None:
     provider.keys.append(public(new_key("RS256", 1), kid="RS256-0"))
     assert find(keyset(provider)) is None
 
@@ -327,7 +327,7 @@ def test_a_discovery_document_of_another_or_without_keys_is_not_used(
             assert provider.count() == 0
 
 
-def test_where_discovery_documents_are() -> None:
+def test_the_urls_of_discovery_documents() -> None:
     assert build_discovery_urls("https://id.example/realms/shop") == (
         "https://id.example/.well-known/oauth-authorization-server/realms/shop",
         "https://id.example/realms/shop/.well-known/openid-configuration",
@@ -338,7 +338,7 @@ def test_where_discovery_documents_are() -> None:
     )
 
 
-def test_https_takes_a_certificate_that_is_trusted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_https_requires_a_trusted_certificate(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = certificate(tmp_path)
     with serving(made) as provider:
         uri = f"{provider.origin}/keys"

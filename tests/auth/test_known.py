@@ -1,4 +1,4 @@
-"""Verified principals: how long they are remembered, and who is told to forget them."""
+"""The caches of verified principals: expiry and invalidation."""
 
 import gc
 from collections.abc import Iterator
@@ -49,8 +49,8 @@ def user(db: None) -> User:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
-    """The owners that other processes are told of."""
+def invalidated_owners(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """Record the owners that other processes invalidate."""
     found: list[str | None] = []
     monkeypatch.setattr(principal_cache, "_publishers", [lambda owner, using: found.append(owner)])
     return found
@@ -68,26 +68,26 @@ def knows(store: PrincipalCache) -> bool:
 
 
 class TestForgetting:
-    def test_every_store_of_the_process_forgets_whom_it_concerns(self, told: Any, user: User) -> None:
+    def test_an_invalidation_reaches_every_cache_of_the_process(self, invalidated_owners: Any, user: User) -> None:
         mine, another, others = remembers(user), remembers(user), remembers(None, subject="bob")
         invalidate(match_user(user.pk), using="default", user_pk=user.pk)
         assert (knows(mine), knows(another), knows(others)) == (False, False, True)
-        assert told == [str(user.pk)]
+        assert invalidated_owners == [str(user.pk)]
 
-    def test_what_was_being_verified_meanwhile_is_not_kept(self, told: Any, db: None) -> None:
+    def test_a_concurrent_verification_is_not_cached(self, invalidated_owners: Any, db: None) -> None:
         store, begun = PrincipalCache(10), get_generation()
         invalidate(lambda principal: False, using="default")
         store.add(b"digest", principal(), begun)
         assert not knows(store)
 
-    def test_a_store_that_is_gone_is_not_told(self, told: Any, db: None) -> None:
+    def test_a_deleted_cache_is_not_invalidated(self, invalidated_owners: Any, db: None) -> None:
         store = PrincipalCache(10)
         before = len(principal_cache._caches)
         del store
         gc.collect()
         assert len(principal_cache._caches) < before
 
-    def test_a_failure_to_tell_other_processes_is_logged(
+    def test_a_failed_invalidation_of_other_processes_is_logged(
         self, db: None, monkeypatch: pytest.MonkeyPatch, caplog: Any
     ) -> None:
         def fails(owner: str | None, using: str) -> None:
@@ -100,52 +100,52 @@ class TestForgetting:
         assert "could not be sent" in caplog.text
 
 
-class TestWhatIsHeardOf:
-    def test_a_new_password(self, told: Any, user: User) -> None:
+class TestInvalidation:
+    def test_a_new_password(self, invalidated_owners: Any, user: User) -> None:
         store = remembers(user)
         user.set_password("second")
         user.save()
         assert not knows(store)
-        assert told == [str(user.pk)]
+        assert invalidated_owners == [str(user.pk)]
 
-    def test_a_user_who_may_come_no_more(self, told: Any, user: User) -> None:
+    def test_a_deactivated_user(self, invalidated_owners: Any, user: User) -> None:
         store = remembers(user)
         user.is_active = False
         user.save()
         assert not knows(store)
 
-    def test_other_changes_of_a_user_are_not_worth_it(self, told: Any, user: User) -> None:
+    def test_other_changes_of_a_user_do_not_invalidate(self, invalidated_owners: Any, user: User) -> None:
         store = remembers(user)
         user.first_name = "Alice"
         user.save()
         user.save(update_fields=["last_login"])
         assert knows(store)
-        assert told == []
+        assert invalidated_owners == []
 
-    def test_another_group(self, told: Any, user: User) -> None:
+    def test_another_group(self, invalidated_owners: Any, user: User) -> None:
         store = remembers(user)
         user.groups.add(Group.objects.create(name="staff"))
         assert not knows(store)
         store = remembers(user)
         Group.objects.create(name="editors").user_set.add(user)
         assert not knows(store)
-        assert told == [str(user.pk)] * 2
+        assert invalidated_owners == [str(user.pk)] * 2
 
-    def test_a_revoked_token_and_no_other(self, told: Any, user: User) -> None:
+    def test_a_revoked_token_and_no_other(self, invalidated_owners: Any, user: User) -> None:
         row, _ = PersonalAccessToken.issue(user=user, name="one", expires=None)
         mine, another = remembers(user, token_id=row.pk), remembers(user, token_id=row.pk + 1)
         row.revoke()
         assert (knows(mine), knows(another)) == (False, True)
-        assert told == [str(user.pk)]
+        assert invalidated_owners == [str(user.pk)]
 
-    def test_a_deleted_token(self, told: Any, user: User) -> None:
+    def test_a_deleted_token(self, invalidated_owners: Any, user: User) -> None:
         row, _ = PersonalAccessToken.issue(user=user, name="one", expires=None)
         store = remembers(user, token_id=row.pk)
         row.delete()
         assert not knows(store)
 
     @pytest.mark.django_db(transaction=True)
-    def test_what_is_read_again_before_the_commit_is_forgotten_then(self, told: Any) -> None:
+    def test_a_verification_before_the_commit_is_removed_after_it(self, invalidated_owners: Any) -> None:
         user = User.objects.create_user("bob")
         store = PrincipalCache(10)
         with transaction.atomic():
@@ -157,7 +157,7 @@ class TestWhatIsHeardOf:
 
 
 class TestOtherProcesses:
-    def test_they_forget_the_user_they_hear_of(self, user: User) -> None:
+    def test_other_processes_invalidate_the_user_of_the_event(self, user: User) -> None:
         mine, others = remembers(user), remembers(None, subject="bob")
         invalidation = wiring.PROCESS.principal_invalidation
         invalidation.on_invalidation(Event(1, PRINCIPALS_TOPIC, INVALIDATE_EVENT, {"owner": str(user.pk)}))
@@ -166,7 +166,7 @@ class TestOtherProcesses:
         assert not knows(others)
 
     @pytest.mark.django_db(transaction=True)
-    def test_they_are_told_by_the_event_log(self) -> None:
+    def test_other_processes_are_notified_by_the_event_log(self) -> None:
         user = User.objects.create_user("bob")
         drafts: list[Any] = []
         publish = wiring.get_services().event_publisher.publish_on_commit
@@ -181,7 +181,7 @@ class TestOtherProcesses:
             (draft.topic, draft.kind, draft.payload.get("owner")) for draft in drafts
         ]
 
-    def test_other_processes_are_not_told_without_credentials(
+    def test_other_processes_are_not_notified_without_credentials(
         self, user: User, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         drafts: list[Any] = []
@@ -208,7 +208,7 @@ class TestSharedCache:
     def store(self, clock: list[float]) -> SharedPrincipalCache:
         return SharedPrincipalCache("tokens", 10, clock=lambda: clock[0])
 
-    def test_what_one_process_has_verified_another_knows_with_the_user_as_it_is(
+    def test_a_verified_principal_is_shared_with_the_current_user(
         self, store: SharedPrincipalCache, clock: list[float], user: User, django_assert_num_queries: Any
     ) -> None:
         claims = {"realm": {"roles": ["a"]}, "groups": ("x", "y")}
@@ -237,7 +237,7 @@ class TestSharedCache:
         User.objects.update(is_active=False)
         assert store.find(b"digest") is None
 
-    def test_a_verification_before_a_revocation_counts_no_more(
+    def test_a_verification_before_a_revocation_is_not_used(
         self, store: SharedPrincipalCache, clock: list[float], user: User
     ) -> None:
         for owner in (str(user.pk), None):  # of one user, and of all
@@ -256,13 +256,13 @@ class TestSharedCache:
         store.invalidate("another")
         assert store.find(b"digest")
 
-    def test_an_expired_one_is_not_found(self, store: SharedPrincipalCache, clock: list[float], db: None) -> None:
+    def test_an_expired_principal_is_not_found(self, store: SharedPrincipalCache, clock: list[float], db: None) -> None:
         store.add(b"digest", principal(expires_at=clock[0] + 5), clock[0])
         assert store.find(b"digest")
         clock[0] += 5
         assert store.find(b"digest") is None
 
-    def test_a_principal_that_plain_values_cannot_describe_is_not_kept(self, store: SharedPrincipalCache) -> None:
+    def test_a_principal_that_cannot_be_serialized_is_not_shared(self, store: SharedPrincipalCache) -> None:
         for facts in ({"scopes": ALL_SCOPES}, {"expires_at": 1.0}, {"user": User(username="unsaved")}):
             store.add(b"digest", principal(**facts), 0)
             assert caches["tokens"].get(store._entry_key(b"digest")) is None, facts
@@ -274,7 +274,7 @@ class TestSharedCache:
         assert SharedPrincipalCache("tokens", 10, secret="another", clock=lambda: clock[0]).find(b"digest") is None
         assert SharedPrincipalCache("tokens", 10, clock=lambda: clock[0]).find(b"digest")
 
-    def test_both_memories_together_last_as_long_as_the_settings_say(self) -> None:
+    def test_both_caches_together_expire_after_the_configured_seconds(self) -> None:
         options = {"AUTH": "token", "TOKEN_CACHE_SECONDS": 8}
         with override_settings(MCP={**options, "TOKEN_CACHE": "tokens"}):
             shared = wiring.get_services().shared_principal_cache
@@ -284,7 +284,7 @@ class TestSharedCache:
             assert wiring.get_services().shared_principal_cache is None
             assert wiring.create_authenticator("default")._cache._seconds == 8.0
 
-    def test_a_cache_that_is_down_is_done_without(self, db: None, caplog: Any) -> None:
+    def test_an_unavailable_cache_is_ignored(self, db: None, caplog: Any) -> None:
         store = SharedPrincipalCache("nowhere", 10)
         store.add(b"digest", principal(), 0)
         store.invalidate(None)

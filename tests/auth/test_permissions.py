@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 
 class ByName:
-    """A backend that lets users do with groups what their own name says."""
+    """A backend with an object permission on groups that is named by the user."""
 
     def authenticate(self, request: Any, **credentials: Any) -> None:
         return None
@@ -39,7 +39,7 @@ async def decided(principal: DjangoPrincipal, *groups: str) -> Any:
 
 
 class TestGroups:
-    async def test_who_is_in_one_of_the_groups_may(self, alice: User) -> None:
+    async def test_a_member_of_one_of_the_groups_is_permitted(self, alice: User) -> None:
         group = await Group.objects.acreate(name="editors")
         assert await decided(DjangoPrincipal(issuer="tests", subject="1", user=alice), "editors", "else") == HIDDEN
         await alice.groups.aadd(group)
@@ -53,12 +53,12 @@ class TestGroups:
     def test_superusers_are_in_a_group_only_if_they_are(self) -> None:
         assert not who(User.objects.create_superuser("boss")).in_group("editors")
 
-    def test_who_is_not_active_is_in_none(self, alice: User) -> None:
+    def test_an_inactive_user_is_in_no_group(self, alice: User) -> None:
         alice.groups.add(Group.objects.create(name="editors"))
         User.objects.filter(pk=alice.pk).update(is_active=False)
         assert not who(alice).in_group("editors")
 
-    def test_groups_are_asked_for_once_in_a_while(self, alice: User, django_assert_num_queries: Any) -> None:
+    def test_groups_are_cached_for_a_while(self, alice: User, django_assert_num_queries: Any) -> None:
         principal = who(alice)
         with django_assert_num_queries(1):
             assert not principal.in_group("editors")
@@ -67,7 +67,7 @@ class TestGroups:
         invalidate_permissions()
         assert principal.in_group("editors")
 
-    def test_a_value_that_is_no_name_is_refused_when_declared(self, subtests: pytest.Subtests) -> None:
+    def test_an_invalid_group_name_is_refused_at_declaration(self, subtests: pytest.Subtests) -> None:
         for names in ((), ("",), (None,), (["editors"],)):
             with subtests.test(names=names), pytest.raises(TypeError, match="in_group"):
                 in_group(*names)
@@ -81,23 +81,23 @@ class TestObjects:
             "tests.auth.test_permissions.ByName",
         ]
 
-    def test_any_backend_may_know_of_permissions_on_objects(self, alice: User) -> None:
+    def test_any_backend_may_check_object_permissions(self, alice: User) -> None:
         principal = who(alice)
         assert principal.has_perm("auth.change_group", Group(name="alice"))
         assert not principal.has_perm("auth.change_group", Group(name="bob"))
         assert not principal.has_perm("auth.change_group")
 
-    def test_what_is_permitted_in_general_says_nothing_of_an_object(self, alice: User) -> None:
+    def test_a_model_permission_does_not_imply_an_object_permission(self, alice: User) -> None:
         alice.user_permissions.add(Permission.objects.get(codename="change_group"))
         principal = who(alice)
         assert principal.has_perm("auth.change_group")
         assert not principal.has_perm("auth.change_group", Group(name="bob"))
 
-    async def test_async_code_asks_too(self, alice: User) -> None:
+    async def test_async_code_checks_object_permissions(self, alice: User) -> None:
         principal = DjangoPrincipal(issuer="tests", subject="1", user=alice)
         assert await principal.aperm("auth.change_group", Group(name="alice"))
         assert not await principal.aperm("auth.change_group", Group(name="bob"))
 
-    async def test_a_principal_without_a_user_may_nothing_and_the_local_one_everything(self) -> None:
+    async def test_a_principal_without_a_user_has_no_permission_and_the_local_one_all(self) -> None:
         assert not await DjangoPrincipal(issuer="tests", subject="1").aperm("auth.change_group", Group(name="x"))
         assert await local_principal().aperm("auth.change_group", Group(name="x"))

@@ -1,4 +1,4 @@
-"""The one decision: what the user may do and what was delegated, both."""
+"""Decisions: the permissions of the user and the delegated scopes, both."""
 
 import logging
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ DECISIONS: list[tuple[Thing, Any]] = [
 
 
 class TestDecision:
-    async def test_both_sides_have_to_agree(self, policy: Policy, alice: DjangoPrincipal) -> None:
+    async def test_permission_and_scope_are_both_required(self, policy: Policy, alice: DjangoPrincipal) -> None:
         violations = []
         for thing, decision in DECISIONS:
             found = await policy.decide(alice, thing)
@@ -143,14 +143,16 @@ class TestDecision:
             assert "'broken'" in caplog.text
             assert "KeyError" in caplog.text
 
-    async def test_a_full_server_is_no_decision(self, policy: Policy, alice: DjangoPrincipal) -> None:
+    async def test_a_full_server_is_an_overload_and_not_a_decision(
+        self, policy: Policy, alice: DjangoPrincipal
+    ) -> None:
         async def full(principal: DjangoPrincipal) -> bool:
             raise Overloaded
 
         with pytest.raises(Overloaded):
             await policy.decide(alice, Thing(permission=full))
 
-    async def test_a_permission_that_was_asked_for_is_decided_without_waiting(self, alice: DjangoPrincipal) -> None:
+    async def test_a_cached_permission_is_decided_without_waiting(self, alice: DjangoPrincipal) -> None:
         thing, executor = Thing(permission=[VIEW]), CountingExecutor()
         policy = Policy(executor)
         await policy.decide(alice, thing)
@@ -158,7 +160,7 @@ class TestDecision:
         assert await policy.decide(alice, thing) == ALLOW
         assert len(executor.visits) == 1
 
-    async def test_an_unknown_permission_is_not_asked_for_where_a_known_one_hides(self, alice: DjangoPrincipal) -> None:
+    async def test_an_uncached_permission_is_not_read_where_a_cached_one_hides(self, alice: DjangoPrincipal) -> None:
         executor = CountingExecutor()
         policy = Policy(executor)
         await policy.decide(alice, Thing(permission=ADD))
@@ -167,7 +169,7 @@ class TestDecision:
 
 
 class TestMany:
-    async def test_the_hidden_ones_are_named(self, policy: Policy, alice: DjangoPrincipal) -> None:
+    async def test_hidden_primitives_are_listed(self, policy: Policy, alice: DjangoPrincipal) -> None:
         things = [
             Thing(key="free"),
             Thing(key="seen", permission=VIEW),
@@ -179,7 +181,7 @@ class TestMany:
         assert await policy.find_hidden_keys(alice, things) == {"unseen", "function", "broken"}
         assert await policy.find_hidden_keys(local_principal(), things) == frozenset()
 
-    async def test_their_permissions_are_asked_for_in_one_visit_to_a_thread(self, alice: DjangoPrincipal) -> None:
+    async def test_permissions_of_many_primitives_are_read_in_one_thread_call(self, alice: DjangoPrincipal) -> None:
         executor = CountingExecutor()
         policy = Policy(executor)
         things = [Thing(key=f"{number}", permission=f"auth.{number % 5}_group") for number in range(200)]

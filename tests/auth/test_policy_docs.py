@@ -1,4 +1,4 @@
-"""What docs/protect/policies.md and permissions.md show runs, and the settings that they show can be used."""
+"""The examples of docs/protect/policies.md and permissions.md run, and their settings are valid."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ POLICIES = python_blocks(PROTECT / "policies.md")
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Registry:
-    """What the examples register."""
+    """The primitives that the examples register."""
     monkeypatch.setattr(registry, "REGISTRIES", {})
     for block in (*POLICIES, *python_blocks(PROTECT / "permissions.md")):
         if "@tool" in block:
@@ -31,7 +31,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Registry:
     return registry.get_registry("default")
 
 
-def test_settings_that_are_shown_can_be_used(settings: Any, subtests: pytest.Subtests) -> None:
+def test_the_settings_of_the_examples_are_valid(settings: Any, subtests: pytest.Subtests) -> None:
     blocks = [block for block in POLICIES if block.startswith("MCP = ")]
     assert len(blocks) == 2
     for block in blocks:
@@ -42,7 +42,7 @@ def test_settings_that_are_shown_can_be_used(settings: Any, subtests: pytest.Sub
             assert conf.get_problems() == []
 
 
-async def test_the_transfer_takes_a_scope_when_it_is_large(shown: Registry) -> None:
+async def test_a_large_transfer_needs_a_scope(shown: Registry) -> None:
     assert shown.problems == []
     client = PipelineClient(make_server(registry=shown), make_principal(scopes=["bank:transfer"]))
     assert await client.text("transfer", amount=5, to="you") == "5 for you"
@@ -51,7 +51,7 @@ async def test_the_transfer_takes_a_scope_when_it_is_large(shown: Registry) -> N
     assert refused.value.scopes == ("bank:large", "bank:transfer")
 
 
-async def test_the_authorizer_takes_writing_away_at_night() -> None:
+async def test_the_authorizer_removes_the_write_scope_at_night() -> None:
     [block] = [block for block in POLICIES if "office_hours" in block]
     found: dict[str, Any] = {"is_night": lambda: True}
     exec(block, found)
@@ -83,7 +83,7 @@ async def test_the_authorizer_finds_the_tenant_by_the_host_and_refuses_by_a_head
             await scope_filter.filter_scopes(member, request=AuthRequest(Headers.from_text(headers)))
 
 
-async def test_the_verifier_takes_tokens_at_the_host_of_their_tenant() -> None:
+async def test_the_verifier_accepts_tokens_at_the_host_of_their_tenant() -> None:
     [block] = [block for block in python_blocks(PROTECT / "permissions.md") if "TenantTokens" in block]
     found: dict[str, Any] = {}
     exec(block, found)

@@ -285,7 +285,7 @@ def test_decide_allow_explain_list_and_hide_agree(caller: CallerFacts, tool: Too
 
 @settings(max_examples=150)
 @given(caller=callers, tool=tools, facts=rules, extra=subsets(SCOPES))
-def test_scopes_of_the_arguments_count_as_those_of_the_tool(
+def test_scopes_of_the_arguments_are_required_like_those_of_the_tool(
     caller: CallerFacts, tool: ToolFacts, facts: RuleFacts, extra: frozenset[str]
 ) -> None:
     policy = Policy(InlineExecutor(), rule_cache=facts.build())  # type: ignore[arg-type]  # Two methods are enough.

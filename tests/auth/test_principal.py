@@ -1,4 +1,4 @@
-"""Principals: their key, what they hold, what their user may do."""
+"""Principals: their key, their scopes, and the permissions of their user."""
 
 import dataclasses
 from typing import Any
@@ -23,7 +23,7 @@ def principal(user: Any = None, **facts: Any) -> DjangoPrincipal:
 
 @pytest.fixture
 def user(db: None) -> User:
-    """Somebody who may view groups."""
+    """A user with the permission to view groups."""
     user = User.objects.create_user("alice")
     user.user_permissions.add(Permission.objects.get(codename="view_group"))
     return User.objects.get(pk=user.pk)
@@ -33,7 +33,7 @@ class TestKey:
     def test_it_joins_issuer_subject_and_client(self) -> None:
         assert DjangoPrincipal(issuer="https://as", subject="7", client_id="cli").key == "https://as|7|cli"
 
-    def test_two_principals_cannot_share_one_by_clever_names(self) -> None:
+    def test_crafted_names_do_not_make_two_principals_equal(self) -> None:
         keys = {
             DjangoPrincipal(issuer=issuer, subject=subject, client_id=client).key
             for issuer, subject, client in [
@@ -57,11 +57,11 @@ class TestOwner:
         }
         assert owners == {"https://as|7"}
 
-    def test_two_principals_cannot_share_one_by_clever_names(self) -> None:
+    def test_crafted_names_do_not_make_two_principals_equal(self) -> None:
         names = [("a", "b|c"), ("a|b", "c"), ("a", "b%7Cc"), ("a%7Cb", "c")]
         assert len({DjangoPrincipal(issuer=issuer, subject=subject).owner for issuer, subject in names}) == 4
 
-    def test_the_local_principal_owns_what_its_user_owns_through_a_token(self) -> None:
+    def test_the_local_principal_shares_the_owner_with_tokens_of_its_user(self) -> None:
         alice = User(pk=1, username="alice")
         assert local_principal(alice).owner == principal().owner == owner_of(alice) == "django|1"
 
@@ -72,7 +72,7 @@ class TestOwner:
                 assert local_principal(user).owner is None
                 assert DjangoPrincipal(issuer="as", subject="", user=user).owner is None
 
-    def test_a_machine_without_a_user_owns_what_is_its_subject_s(self) -> None:
+    def test_the_owner_of_a_machine_is_its_subject(self) -> None:
         assert DjangoPrincipal(issuer="as", subject="robot").owner == "as|robot"
 
 
@@ -93,7 +93,7 @@ class TestLocal:
 
 
 class TestScopes:
-    def test_all_of_them_are_needed(self) -> None:
+    def test_all_scopes_are_required(self) -> None:
         who = principal(scopes=frozenset({"a", "b"}))
         assert who.has_scopes([])
         assert who.has_scopes(["b", "a"])
@@ -131,7 +131,7 @@ class TestPermissions:
             assert who.has_perm(VIEW)
             assert who.cached_perm(VIEW) is True
 
-    def test_what_is_taken_from_the_user_is_noticed_after_a_moment(self, user: User, clock: Clock) -> None:
+    def test_a_removed_permission_takes_effect_after_the_cache_expires(self, user: User, clock: Clock) -> None:
         """A principal may live as long as its socket."""
         who = principal(user)
         assert who.has_perm(VIEW)
@@ -142,7 +142,7 @@ class TestPermissions:
         assert not who.has_perm(VIEW)
         assert who.cached_perm(VIEW) is False
 
-    def test_a_deleted_user_loses_everything_after_a_moment(self, user: User, clock: Clock) -> None:
+    def test_a_deleted_user_has_no_permissions_after_the_cache_expires(self, user: User, clock: Clock) -> None:
         who = principal(SimpleLazyObject(lambda: user))
         assert who.has_perm(VIEW)
         User.objects.filter(pk=user.pk).delete()
@@ -151,11 +151,11 @@ class TestPermissions:
 
 
 class TestValue:
-    def test_it_does_not_change(self) -> None:
+    def test_a_principal_is_immutable(self) -> None:
         with pytest.raises(dataclasses.FrozenInstanceError):
             principal().scopes = frozenset({"more"})  # type: ignore[misc]
 
-    def test_its_repr_tells_who_and_nothing_secret(self) -> None:
+    def test_the_repr_has_the_key_and_no_secrets(self) -> None:
         who = principal(
             User(username="alice", password="hash"),
             scopes=frozenset({"b", "a"}),

@@ -1,4 +1,4 @@
-"""The servers as protected resources: where each is, and what its settings ask of callers."""
+"""The servers as protected resources: their URLs, and their settings for callers."""
 
 from collections.abc import Iterator
 from types import ModuleType
@@ -14,7 +14,7 @@ from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol.headers import Headers
 
 ORIGIN = "https://mcp.example"
-HERE = "tests.auth.test_protected"
+MODULE = "tests.auth.test_protected"
 SHOP = {"default": {}, "shop": {}}
 
 
@@ -39,7 +39,7 @@ def metadata_by_header(asked: AuthRequest) -> str:
 
 
 def wrong(asked: AuthRequest) -> Any:
-    """One that gives what cannot be used."""
+    """A function with an unusable result."""
     return ["two words"]
 
 
@@ -63,22 +63,22 @@ def of(alias: str = "default", asked: AuthRequest | None = None, **options: Any)
         return wiring.get_services().resource_registry.get(alias, asked)
 
 
-def test_the_name_is_the_origin_and_the_path() -> None:
+def test_the_resource_is_the_origin_and_the_path() -> None:
     assert of().uri == f"{ORIGIN}/mcp"
     assert of("shop", SERVERS=SHOP).uri == f"{ORIGIN}/mcp/shop"
 
 
-def test_the_name_follows_the_place_in_the_urlconf(routes: Any) -> None:
+def test_the_resource_has_the_path_of_the_urlconf(routes: Any) -> None:
     routes(path("api/v1/", include("mcp_django.urls")))
     assert of().uri == f"{ORIGIN}/api/v1/mcp"
 
 
-def test_a_server_that_no_urlconf_has_is_where_the_other_door_has_it(routes: Any) -> None:
+def test_a_server_outside_the_urlconf_has_the_path_of_the_asgi_application(routes: Any) -> None:
     routes()
     assert of().uri == f"{ORIGIN}/mcp"
 
 
-def test_the_prefix_of_the_project_is_part_of_the_name(settings: Any) -> None:
+def test_the_prefix_of_the_project_is_part_of_the_resource(settings: Any) -> None:
     settings.FORCE_SCRIPT_NAME = "/site"
     assert of().uri == f"{ORIGIN}/site/mcp"
 
@@ -88,12 +88,12 @@ def test_the_setting_may_name_the_resource() -> None:
     assert named.uri == "https://api.example/tools"
 
 
-def test_host_and_forwarding_headers_of_a_request_have_no_say() -> None:
+def test_host_and_forwarding_headers_do_not_change_the_resource() -> None:
     asked = request((b"host", b"evil.example"), (b"x-forwarded-host", b"evil.example"))
     assert of("default", asked).uri == f"{ORIGIN}/mcp"
 
 
-def test_without_an_origin_there_is_no_name() -> None:
+def test_without_an_origin_there_is_no_resource() -> None:
     with override_settings(OAUTH2_PROVIDER={}):
         found = of(ORIGIN=None)
     assert (found.uri, found.metadata_url, found.server) == (None, None, "default")
@@ -104,7 +104,7 @@ def test_the_origin_of_the_embedded_authorization_server_is_the_default() -> Non
         assert of(ORIGIN=None).uri == "https://login.example/mcp"
 
 
-def test_metadata_is_announced_where_there_is_an_authorization_server() -> None:
+def test_metadata_is_announced_with_an_authorization_server() -> None:
     servers = {"default": {"AUTHORIZATION_SERVERS": ["https://login.example"]}}
     found = of(SERVERS=servers)
     assert found.metadata_url == f"{ORIGIN}/.well-known/oauth-protected-resource/mcp"
@@ -112,17 +112,17 @@ def test_metadata_is_announced_where_there_is_an_authorization_server() -> None:
     assert of().metadata_url is None
 
 
-def test_required_scopes_are_sorted_and_may_be_asked_of_a_function() -> None:
+def test_required_scopes_are_sorted_and_may_be_a_function() -> None:
     assert of(SERVERS={"default": {"REQUIRED_SCOPES": ["b", "a"]}}).scopes == ("a", "b")
-    servers = {"default": {"PATH": "<slug:tenant>/mcp", "REQUIRED_SCOPES": f"{HERE}.by_tenant"}}
+    servers = {"default": {"PATH": "<slug:tenant>/mcp", "REQUIRED_SCOPES": f"{MODULE}.by_tenant"}}
     found = of("default", request(tenant="acme"), SERVERS=servers)
     assert (found.scopes, found.uri) == (("acme:read",), f"{ORIGIN}/acme/mcp")
 
 
-def test_issuers_and_the_place_of_metadata_may_be_functions_of_the_request() -> None:
+def test_issuers_and_the_metadata_url_may_be_functions_of_the_request() -> None:
     options = {
-        "AUTHORIZATION_SERVERS": f"{HERE}.issuers_by_header",
-        "RESOURCE_METADATA_URL": f"{HERE}.metadata_by_header",
+        "AUTHORIZATION_SERVERS": f"{MODULE}.issuers_by_header",
+        "RESOURCE_METADATA_URL": f"{MODULE}.metadata_by_header",
     }
     found = of("default", request((b"x-tenant", b"acme")), SERVERS={"default": options})
     assert found.authorization_servers == ("https://acme.login.example",)
@@ -132,10 +132,10 @@ def test_issuers_and_the_place_of_metadata_may_be_functions_of_the_request() -> 
 def test_an_unusable_result_of_a_function_is_a_configuration_error(subtests: pytest.Subtests) -> None:
     for option in ("REQUIRED_SCOPES", "AUTHORIZATION_SERVERS", "RESOURCE_METADATA_URL"):
         with subtests.test(option=option), pytest.raises(ImproperlyConfigured):
-            of(SERVERS={"default": {option: f"{HERE}.wrong"}})
+            of(SERVERS={"default": {option: f"{MODULE}.wrong"}})
 
 
-def test_a_path_with_parameters_has_a_name_for_each_request(routes: Any) -> None:
+def test_a_path_with_parameters_has_a_resource_for_each_request(routes: Any) -> None:
     routes(path("<slug:tenant>/", include("mcp_django.urls")))
     with override_settings(MCP={"AUTH": "token", "ORIGIN": ORIGIN}):
         found = wiring.get_services().resource_registry
@@ -161,7 +161,7 @@ def test_each_server_is_found_by_its_path() -> None:
         assert found.find_only_server() is None
 
 
-def test_the_place_of_metadata_may_have_a_query_and_encoded_characters(subtests: pytest.Subtests) -> None:
+def test_the_metadata_url_may_have_a_query_and_encoded_characters(subtests: pytest.Subtests) -> None:
     for url in [
         "https://meta.example/document?tenant=a&v=2",
         "https://meta.example/a%20b",
@@ -171,7 +171,7 @@ def test_the_place_of_metadata_may_have_a_query_and_encoded_characters(subtests:
             assert of(SERVERS={"default": {"RESOURCE_METADATA_URL": url}}).metadata_url == url
 
 
-def test_a_url_that_requests_would_reject_is_refused_in_the_setting(subtests: pytest.Subtests) -> None:
+def test_a_url_that_is_invalid_in_requests_is_refused_in_the_setting(subtests: pytest.Subtests) -> None:
     for option, url in [
         ("RESOURCE_METADATA_URL", "https://meta.example/#part"),
         ("RESOURCE_METADATA_URL", "https://user@meta.example/"),

@@ -1,4 +1,4 @@
-"""Rates, counted in a cache: how many in how long, and what is said when it is too many."""
+"""Rates, counted in a cache: limits, and the time to wait beyond them."""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ LOCAL = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """A clock that advances only when it is moved."""
 
     def __init__(self, now: float = 1_000_000.0) -> None:
         self.now = now
@@ -77,20 +77,20 @@ class TestReading:
             with subtests.test(text=text), pytest.raises(ValueError, match="Invalid rate"):
                 Rate.parse(text)
 
-    def test_it_is_written_as_it_is_read(self, subtests: pytest.Subtests) -> None:
+    def test_a_rate_is_formatted_as_it_is_parsed(self, subtests: pytest.Subtests) -> None:
         for text in ("10/s", "5/15m", "7/2h", "9/3d", "1/90s"):
             with subtests.test(text=text):
                 assert str(Rate.parse(text)) == text
 
 
 class TestCounting:
-    def test_as_many_as_the_rate_says_are_allowed(self, clock: Clock) -> None:
+    def test_calls_up_to_the_rate_are_allowed(self, clock: Clock) -> None:
         counter = RateCounter(clock=clock)
         found = [counter.count("x", "me", Rate(3, 60)) for _ in range(4)]
         assert found[:3] == [None, None, None]
         assert found[3] is not None
 
-    def test_who_waits_as_long_as_they_are_told_is_served(self, clock: Clock) -> None:
+    def test_a_caller_that_waits_for_retry_after_is_served(self, clock: Clock) -> None:
         counter, rate = RateCounter(clock=clock), Rate(3, 60)
         for second in range(300):
             wait = counter.count("x", "me", rate)
@@ -116,35 +116,35 @@ class TestCounting:
                 assert most <= 30  # a fixed window would let forty through around its edge
                 assert len(served) >= 90
 
-    def test_what_is_refused_is_not_counted(self, clock: Clock) -> None:
+    def test_refused_calls_are_not_counted(self, clock: Clock) -> None:
         counter, rate = RateCounter(clock=clock), Rate(2, 10)
         assert [counter.count("x", "me", rate) is None for _ in range(50)].count(True) == 2
         clock.now += 20
         assert counter.count("x", "me", rate) is None
 
-    def test_names_and_keys_are_counted_apart(self, clock: Clock) -> None:
+    def test_names_and_keys_are_counted_separately(self, clock: Clock) -> None:
         counter, rate = RateCounter(clock=clock), Rate(1, 60)
         assert counter.count("x", "me", rate) is None
         assert counter.count("x", "you", rate) is None
         assert counter.count("y", "me", rate) is None
         assert counter.count("x", "me", rate) is not None
 
-    def test_looking_counts_nothing(self, clock: Clock) -> None:
+    def test_a_check_without_a_count_counts_nothing(self, clock: Clock) -> None:
         counter, rate = RateCounter(clock=clock), Rate(1, 60)
         assert [counter.count("x", "me", rate, dry_run=True) for _ in range(3)] == [None] * 3
         assert counter.count("x", "me", rate) is None
         assert counter.count("x", "me", rate, dry_run=True) == counter.count("x", "me", rate) is not None
 
-    def test_several_at_once_count_each(self, clock: Clock) -> None:
+    def test_a_cost_of_several_counts_each(self, clock: Clock) -> None:
         counter, rate = RateCounter(clock=clock), Rate(10, 60)
         assert counter.count("x", "me", rate, 8) is None
         assert counter.count("x", "me", rate, 3) is not None
         assert counter.count("x", "me", rate, 2) is None
 
-    def test_more_than_the_rate_at_once_never_fits(self, clock: Clock) -> None:
+    def test_a_cost_over_the_rate_is_always_refused(self, clock: Clock) -> None:
         assert RateCounter(clock=clock).count("x", "me", Rate(2, 60), 3) is not None
 
-    def test_threads_that_ask_at_once_are_served_no_more_than_the_rate(self, clock: Clock) -> None:
+    def test_concurrent_threads_do_not_exceed_the_rate(self, clock: Clock) -> None:
         counter = RateCounter(clock=clock)
         with ThreadPoolExecutor(8) as pool:
             found = list(pool.map(lambda _: counter.count("x", "me", Rate(25, 60)), range(200)))
@@ -157,7 +157,7 @@ class TestCounting:
                 assert counter.count("x", key, Rate(1, 60)) is None
                 assert counter.count("x", key, Rate(1, 60)) is not None
 
-    async def test_async_code_counts_too(self, clock: Clock) -> None:
+    async def test_async_code_counts(self, clock: Clock) -> None:
         counter = RateCounter(clock=clock)
         count = partial(counter.count, "x", "me", Rate(1, 60))
         assert await counter.run(count, run_in_thread) is None
@@ -166,7 +166,7 @@ class TestCounting:
 
 
 class TestWithoutACache:
-    def test_everything_is_allowed_and_the_log_says_so_once(self, caplog: Any) -> None:
+    def test_everything_is_allowed_and_logged_once(self, caplog: Any) -> None:
         for alias in ("down", "nothing"):
             caplog.clear()
             counter = RateCounter(alias)

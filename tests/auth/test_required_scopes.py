@@ -1,4 +1,4 @@
-"""What every request takes, as the error of a missing scope names it on every way in."""
+"""The required scopes of every request, as the error of a missing scope names them over every transport."""
 
 from typing import Any
 
@@ -21,12 +21,12 @@ def required(settings: Any, scopes: Any, headers: Headers | None = None) -> list
     return list(wiring.get_ports().required_scopes(Connection(local_principal(None), headers=headers)))
 
 
-def test_they_are_those_of_the_settings(settings: Any) -> None:
+def test_required_scopes_are_those_of_the_settings(settings: Any) -> None:
     assert required(settings, ["b", "a"]) == ["a", "b"]
     assert required(settings, []) == []
 
 
-def test_a_function_is_asked_with_what_opened_the_channel(settings: Any) -> None:
+def test_a_function_gets_the_request_that_opened_the_channel(settings: Any) -> None:
     headers = Headers([(b"host", b"acme")])
     assert required(settings, f"{__name__}.of_the_host", headers) == ["acme:read"]
 

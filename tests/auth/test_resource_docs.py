@@ -1,4 +1,4 @@
-"""What docs/protect/protected-resources.md shows, done."""
+"""The examples of docs/protect/protected-resources.md, run."""
 
 from typing import Any
 
@@ -24,30 +24,30 @@ def shown(word: str) -> dict[str, Any]:
     return names
 
 
-def test_settings_that_are_shown_can_be_used(subtests: pytest.Subtests) -> None:
+def test_the_settings_of_the_examples_are_valid(subtests: pytest.Subtests) -> None:
     for word in ("ORIGIN", "SESSION_SCOPES"):
         with subtests.test(word=word), override_settings(MCP=shown(word)["MCP"]):
             assert conf.get_problems() == []
 
 
-def test_the_urls_have_both() -> None:
+def test_the_urls_contain_endpoint_and_metadata() -> None:
     assert len(shown("urlpatterns")["urlpatterns"]) == 2
 
 
-def test_the_function_of_the_request_asks_by_tenant() -> None:
+def test_the_function_of_the_request_requires_scopes_by_tenant() -> None:
     found = shown("def required_scopes")["required_scopes"]
     assert found(AuthRequest(Headers(), kwargs={"tenant": "acme"})) == ["acme:read"]
 
 
 @pytest.mark.django_db
-def test_the_suspended_user_is_forgotten() -> None:
+def test_the_suspended_user_is_invalidated() -> None:
     user = User.objects.create_user("alice")
     shown("def suspend")["suspend"](user)
     assert not User.objects.get().is_active
 
 
 @pytest.mark.django_db
-def test_the_view_takes_a_token_with_the_scope() -> None:
+def test_the_view_accepts_a_token_with_the_scope() -> None:
     user = User.objects.create_user("alice")
     _, token = PersonalAccessToken.issue(user=user, name="one", scopes=["shop:read"], expires=None)
     request = APIRequestFactory().get("/orders", HTTP_AUTHORIZATION=f"Bearer {token}")

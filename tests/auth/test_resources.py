@@ -14,7 +14,7 @@ SPELLINGS: list[str] = [
 ]
 
 
-def test_spellings_that_mean_the_same_are_one(subtests: pytest.Subtests) -> None:
+def test_equivalent_spellings_are_normalized(subtests: pytest.Subtests) -> None:
     for spelling in SPELLINGS:
         with subtests.test(spelling=spelling):
             assert canonicalize_url(spelling) == "https://example.com/mcp"
@@ -30,7 +30,7 @@ DISTINCT: list[tuple[str, str]] = [
 ]
 
 
-def test_distinctions_are_kept(subtests: pytest.Subtests) -> None:
+def test_different_resources_remain_different(subtests: pytest.Subtests) -> None:
     for url, name in DISTINCT:
         with subtests.test(url=url):
             assert canonicalize_url(url) == name
@@ -68,7 +68,7 @@ AUDIENCES: list[tuple[str | None, bool]] = [
 ]
 
 
-def test_only_the_exact_resource_is_meant(subtests: pytest.Subtests) -> None:
+def test_only_the_exact_resource_matches(subtests: pytest.Subtests) -> None:
     for audience, meant in AUDIENCES:
         with subtests.test(audience=audience):
             assert (
@@ -76,7 +76,7 @@ def test_only_the_exact_resource_is_meant(subtests: pytest.Subtests) -> None:
             )
 
 
-def test_without_a_name_no_audience_is_right() -> None:
+def test_without_a_resource_no_audience_matches() -> None:
     assert not ProtectedResource(server="default").matches_audience("https://example.com/mcp")
     assert not ProtectedResource(server="default").matches_audience(None)
 

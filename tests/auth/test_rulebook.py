@@ -1,4 +1,4 @@
-"""What a process knows of the rules of the admin: at most so old, at once another, and nothing when it cannot know."""
+"""The cached rules of the admin in a process: expiry, invalidation and failures."""
 
 import logging
 from typing import Any
@@ -33,11 +33,11 @@ def book(clock: Clock) -> RuleCache:
 
 
 class TestFreshness:
-    def test_nothing_is_known_before_it_was_read(self, book: RuleCache) -> None:
+    def test_without_a_read_there_are_no_rules(self, book: RuleCache) -> None:
         assert book.get_fresh() is None
         assert book.load().is_empty
 
-    def test_what_was_read_is_believed_for_a_while_without_a_statement(
+    def test_rules_are_cached_for_a_while_without_a_query(
         self, book: RuleCache, clock: Clock, django_assert_num_queries: Any
     ) -> None:
         book.load()
@@ -47,7 +47,7 @@ class TestFreshness:
             clock.now += 0.2
             assert book.get_fresh() is None
 
-    def test_after_that_one_row_is_read_while_nothing_has_changed(
+    def test_an_expired_cache_reads_one_row_if_nothing_changed(
         self, book: RuleCache, clock: Clock, django_assert_num_queries: Any
     ) -> None:
         ToolPolicy.objects.create(tool="a", disabled=True)
@@ -56,16 +56,14 @@ class TestFreshness:
         with django_assert_num_queries(1):
             assert book.load() is before
 
-    def test_rows_of_another_process_count_when_the_old_ones_are_believed_no_more(
-        self, book: RuleCache, clock: Clock
-    ) -> None:
+    def test_rows_of_another_process_take_effect_after_the_cache_expires(self, book: RuleCache, clock: Clock) -> None:
         assert book.load().get_requirements("default", "a") is NO_REQUIREMENTS
         ToolPolicy.objects.create(tool="a", disabled=True)
         assert book.load().get_requirements("default", "a") is NO_REQUIREMENTS
         clock.now += MAX_AGE_SECONDS
         assert book.load().get_requirements("default", "a").disabled
 
-    def test_every_change_of_rows_changes_the_mark(self, clock: Clock, subtests: pytest.Subtests) -> None:
+    def test_every_change_of_rows_changes_the_version(self, clock: Clock, subtests: pytest.Subtests) -> None:
         for change in ("save", "delete", "update", "bulk_create", "queryset_delete"):
             with subtests.test(change=change), rolled_back():
                 book = RuleCache(clock=clock)
@@ -85,7 +83,7 @@ class TestFreshness:
                         ToolPolicy.objects.all().delete()
                 assert book.load().version != before.version
 
-    def test_a_saved_rule_counts_at_once_in_the_same_process(self, subtests: pytest.Subtests) -> None:
+    def test_a_saved_rule_takes_effect_at_once_in_the_same_process(self, subtests: pytest.Subtests) -> None:
         for kind in (ToolPolicy, ScopeGrant):
             with subtests.test(kind=kind):
                 RULE_CACHE.set_rules(NO_RULES)
@@ -96,22 +94,22 @@ class TestFreshness:
                 kind.objects.all().delete()
                 assert RULE_CACHE.get_fresh() is None
 
-    def test_rules_that_change_while_they_are_read_are_read_again(self, clock: Clock) -> None:
+    def test_rules_that_change_during_a_read_are_read_again(self, clock: Clock) -> None:
         class Slow(RuleCache):
             def _query(self) -> Any:
                 found = super()._query()
-                self.invalidate()  # said while it was read
+                self.invalidate()  # during the read
                 return found
 
         book = Slow(clock=clock)
         book.load()
         assert book.get_fresh() is None
 
-    async def test_async_code_reads_it_too(self, book: RuleCache) -> None:
+    async def test_async_code_reads_the_rules(self, book: RuleCache) -> None:
         await ToolPolicy.objects.acreate(tool="a", disabled=True)
         assert (await book.aget()).get_requirements("default", "a").disabled
 
-    def test_what_is_read_in_a_transaction_is_not_kept_for_others(self, book: RuleCache, clock: Clock) -> None:
+    def test_rules_read_in_a_transaction_are_not_cached(self, book: RuleCache, clock: Clock) -> None:
         assert book.load().is_empty
         ToolPolicy.objects.create(tool="a", disabled=True)
         assert book.get().is_empty
@@ -130,7 +128,7 @@ UNCLEAR_POLICIES: list[Any] = [
 
 
 class TestFailure:
-    def test_rules_that_cannot_be_read_decide_nothing(
+    def test_unreadable_rules_are_an_error_and_no_decision(
         self, book: RuleCache, clock: Clock, monkeypatch: Any, caplog: Any
     ) -> None:
         book.load()
@@ -146,7 +144,7 @@ class TestFailure:
         monkeypatch.undo()
         assert book.load().is_empty
 
-    def test_where_the_tables_are_not_made_yet_there_are_no_rules(self, book: RuleCache, monkeypatch: Any) -> None:
+    def test_without_tables_there_are_no_rules(self, book: RuleCache, monkeypatch: Any) -> None:
         def fails(*args: Any) -> str:
             raise DatabaseError("no such table")
 
@@ -154,9 +152,7 @@ class TestFailure:
         monkeypatch.setattr("mcp_django.auth.authorization.rule_cache._is_migrated", lambda: False)
         assert book.load() is NO_RULES
 
-    def test_a_policy_that_cannot_be_understood_disables_its_tools(
-        self, caplog: Any, subtests: pytest.Subtests
-    ) -> None:
+    def test_an_invalid_policy_disables_its_tools(self, caplog: Any, subtests: pytest.Subtests) -> None:
         for row in UNCLEAR_POLICIES:
             with subtests.test(row=row), rolled_back():
                 book = RuleCache()
@@ -166,7 +162,7 @@ class TestFailure:
                     assert book.load().get_requirements("default", "a").disabled
                 assert "Invalid tool policy" in caplog.text
 
-    def test_a_grant_that_cannot_be_understood_allows_nobody(self, caplog: Any, subtests: pytest.Subtests) -> None:
+    def test_an_invalid_grant_allows_no_caller(self, caplog: Any, subtests: pytest.Subtests) -> None:
         for row in ({"groups": "editors"}, {"clients": [1]}, {"clients": {}}, {"users": 1}):
             with subtests.test(row=row), rolled_back():
                 book = RuleCache()
@@ -189,7 +185,7 @@ class TestPolicies:
         ):
             ToolPolicy.objects.create(**row)
 
-    def test_every_policy_that_fits_holds(self, book: RuleCache) -> None:
+    def test_every_matching_policy_applies(self, book: RuleCache) -> None:
         asked = book.load().get_requirements("default", "order_delete")
         assert asked.scopes == {"orders"}
         assert set(asked.rates) == {Rate(100, 3600), Rate(1, 60)}
@@ -197,15 +193,15 @@ class TestPolicies:
         assert not asked.allows_groups(frozenset({"owners"}))
         assert not asked.allows_groups(frozenset())
 
-    def test_a_policy_for_one_server_is_for_that_alone(self, book: RuleCache) -> None:
+    def test_a_policy_of_one_server_applies_to_that_server_only(self, book: RuleCache) -> None:
         assert book.load().get_requirements("internal", "order_get").disabled
         asked = book.load().get_requirements("default", "order_get")
         assert not asked.disabled
         assert Rate(5, 1) in asked.rates
 
-    def test_names_are_told_apart_by_capital_letters(self, book: RuleCache) -> None:
+    def test_names_are_case_sensitive(self, book: RuleCache) -> None:
         assert book.load().get_requirements("default", "Order_get") is NO_REQUIREMENTS
 
-    def test_what_is_asked_for_a_tool_is_found_once(self, book: RuleCache) -> None:
+    def test_the_requirements_of_a_tool_are_computed_once(self, book: RuleCache) -> None:
         rules = book.load()
         assert rules.get_requirements("default", "order_delete") is rules.get_requirements("default", "order_delete")

@@ -1,4 +1,4 @@
-"""Pages of the site: who is logged in, from which pages, and with which scopes."""
+"""Session authentication: the user, the allowed pages and the scopes."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def user(db: None) -> User:
 
 @pytest.fixture
 def page(user: User) -> Client:
-    """The browser of somebody who is logged in."""
+    """The browser of a user with a login."""
     client = Client(headers={"host": "testserver"})
     client.force_login(user)
     client.cookies["csrftoken"] = SECRET
@@ -50,12 +50,12 @@ def challenge(reply: Any) -> str:
     return reply.headers.get("WWW-Authenticate", "")
 
 
-def test_a_page_of_the_site_is_who_is_logged_in(page: Client) -> None:
+def test_a_page_of_the_site_is_the_user_of_the_session(page: Client) -> None:
     assert post(page, x_csrftoken=SECRET).status_code == 200
     assert post(page, x_csrftoken=SECRET, origin="http://testserver").status_code == 200
 
 
-def test_what_it_may_do_is_a_fixed_set_of_scopes(page: Client, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_has_a_fixed_set_of_scopes(page: Client, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     principal = SessionAuthenticator.authenticate
 
@@ -87,21 +87,21 @@ def test_other_pages_are_refused_without_a_challenge(page: Client, subtests: pyt
             assert not challenge(reply)
 
 
-def test_a_form_of_another_page_is_no_message(page: Client) -> None:
+def test_a_form_of_another_page_is_refused(page: Client) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         assert post(page, kind=kind, x_csrftoken=SECRET).status_code == 415
 
 
-def test_reading_takes_no_csrf_token_but_no_foreign_origin(page: Client) -> None:
+def test_a_get_needs_no_csrf_token_but_an_allowed_origin(page: Client) -> None:
     assert page.get("/mcp", headers={"accept": "text/event-stream"}).status_code in (400, 405)
     assert page.get("/mcp", headers={"origin": "http://localhost:3000"}).status_code == 403
 
 
-def test_a_delete_takes_a_csrf_token(page: Client) -> None:
+def test_a_delete_needs_a_csrf_token(page: Client) -> None:
     assert page.delete("/mcp").status_code == 403
 
 
-def test_both_credentials_at_once_are_one_too_many(page: Client, user: User) -> None:
+def test_both_credentials_at_once_are_refused(page: Client, user: User) -> None:
     _, token = PersonalAccessToken.issue(user=user, name="one", expires=None)
     for _ in range(2):
         reply = post(page, x_csrftoken=SECRET, authorization=f"Bearer {token}")
@@ -113,7 +113,7 @@ def test_both_credentials_at_once_are_one_too_many(page: Client, user: User) -> 
 
 
 @pytest.mark.django_db
-def test_an_unknown_session_is_no_credential(subtests: pytest.Subtests) -> None:
+def test_an_unknown_session_is_not_a_credential(subtests: pytest.Subtests) -> None:
     for cookie in ("", "unknown", "x" * 5000, "a\x00b", "\udc80"):
         with subtests.test(cookie=cookie):
             client = Client(headers={"host": "testserver"})
@@ -124,7 +124,7 @@ def test_an_unknown_session_is_no_credential(subtests: pytest.Subtests) -> None:
             assert "error=" not in challenge(reply)
 
 
-def test_a_logout_and_a_deactivation_count_at_once(page: Client, user: User) -> None:
+def test_a_logout_and_a_deactivation_take_effect_at_once(page: Client, user: User) -> None:
     assert post(page, x_csrftoken=SECRET).status_code == 200
     User.objects.update(is_active=False)
     assert post(page, x_csrftoken=SECRET).status_code == 401
@@ -142,7 +142,7 @@ def test_a_required_scope_that_pages_do_not_have_is_named(page: Client) -> None:
     assert 'error="insufficient_scope"' in challenge(reply)
 
 
-def test_without_the_setting_a_session_is_no_credential(page: Client) -> None:
+def test_without_the_setting_a_session_is_not_a_credential(page: Client) -> None:
     with override_settings(MCP={"AUTH": "token"}):
         assert post(page, x_csrftoken=SECRET).status_code == 401
 

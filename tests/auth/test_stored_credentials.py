@@ -35,7 +35,7 @@ def reload(principal: DjangoPrincipal) -> DjangoPrincipal:
     return async_to_sync(create_authenticator("default").reload)(principal, run_in_thread)
 
 
-def test_a_personal_token_keeps_its_scopes_until_it_loses_them(token: PersonalAccessToken) -> None:
+def test_a_personal_token_has_its_current_scopes(token: PersonalAccessToken) -> None:
     principal = build_token_principal(token)
     assert reload(principal).scopes == {"read", "write"}
     PersonalAccessToken.objects.update(scopes=["read", "admin"])
@@ -92,7 +92,7 @@ def test_the_authorizer_and_the_scopes_of_every_request_apply(token: PersonalAcc
         reload(principal)
 
 
-def test_a_new_password_ends_what_pages_of_the_site_started(settings: Any) -> None:
+def test_a_new_password_ends_stored_work_of_sessions(settings: Any) -> None:
     settings.MCP = {"AUTH": ["session"], "SESSION_SCOPES": ["read"]}
     user = User.objects.create_user("ada", password="one")
     browser = Client()
@@ -109,7 +109,7 @@ def test_a_new_password_ends_what_pages_of_the_site_started(settings: Any) -> No
     assert reload(replace(principal, grant_id=None)).kind == SESSION_KIND  # stored by an earlier release
 
 
-def test_an_external_identity_must_stay_linked(settings: Any) -> None:
+def test_an_unlinked_external_identity_is_refused(settings: Any) -> None:
     settings.MCP = {"AUTH": ["external"], "ISSUERS": [ISSUER]}
     user = User.objects.create_user("ada")
     link = ExternalIdentity.objects.create(issuer=ISSUER["ISSUER"], subject="a", user=user)
@@ -125,7 +125,7 @@ def test_an_external_identity_must_stay_linked(settings: Any) -> None:
             reload(unknown)
 
 
-def test_principals_of_no_known_source_stay_as_they_are(settings: Any) -> None:
+def test_principals_of_an_unknown_source_are_unchanged(settings: Any) -> None:
     settings.MCP = {"AUTH": ["token"]}
     principal = DjangoPrincipal(issuer="tests", subject="ada", client_id="cli", scopes=frozenset({"a"}))
     assert reload(principal) is principal

@@ -1,4 +1,4 @@
-"""Behind a proxy where TLS ends: the project hears http, and tells clients of nothing but https."""
+"""Behind a TLS proxy the project gets http, and sends clients https URLs only."""
 
 import json
 from typing import Any
@@ -44,7 +44,7 @@ def app(request: pytest.FixtureRequest) -> Any:
 
 
 async def ask(app: Any, method: str, path: str, body: bytes = b"", token: str | None = None) -> Reply:
-    """What the proxy passes on, and the answer."""
+    """Send a request as the proxy forwards it; return the response."""
     headers = {
         "host": "mcp.example",
         "x-forwarded-proto": "https",
@@ -60,7 +60,7 @@ async def call(app: Any, token: str | None = None) -> Reply:
     return await ask(app, "POST", "/mcp", json.dumps(PING).encode(), token)
 
 
-async def test_the_challenges_lead_to_https(app: Any) -> None:
+async def test_the_challenges_name_https_urls(app: Any) -> None:
     reply = await call(app)
     assert reply.status == 401
     assert f'resource_metadata="{ORIGIN}{METADATA}"' in reply.headers["www-authenticate"]
@@ -80,7 +80,7 @@ async def test_the_metadata_names_https_alone(app: Any) -> None:
     assert b"http://" not in reply.body
 
 
-async def test_a_token_for_the_https_resource_lets_its_bearer_in(app: Any) -> None:
+async def test_a_token_for_the_https_resource_is_accepted(app: Any) -> None:
     user = await User.objects.acreate(username="ann")
     good = await sync_to_async(tokens.of_a_client)(user, ["notes:read"], "default")
     assert (await call(app, good)).status in (200, 400)

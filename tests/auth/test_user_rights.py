@@ -1,4 +1,4 @@
-"""The rule that bounds what an operator may do with the credentials of another user."""
+"""The rule that limits operators with the credentials of another user."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Personal access tokens, and what may stand in MCP["AUTH"]."""
+"""Personal access tokens, and the entries of MCP["AUTH"]."""
 
 import logging
 from datetime import timedelta
@@ -45,7 +45,7 @@ def refusal(token: str, server: str = "default") -> AuthError:
     return caught.value
 
 
-def test_a_good_token_stands_for_its_user_with_its_scopes(issue: Any, user: User) -> None:
+def test_a_valid_token_is_its_user_with_its_scopes(issue: Any, user: User) -> None:
     expires = timezone.now() + timedelta(days=1)
     row, token = issue(scopes=["b", "a"], expires=expires)
     who = verify(token)
@@ -65,14 +65,14 @@ def test_two_tokens_of_a_user_are_two_clients(issue: Any) -> None:
     assert verify(issue()[1]).key != verify(issue()[1]).key
 
 
-def test_a_token_for_one_server_is_good_there_only(issue: Any) -> None:
+def test_a_token_for_one_server_is_valid_there_only(issue: Any) -> None:
     _, token = issue(audience="shop")
     assert verify(token, "shop").audience == "shop"
     for server in ("default", "shop2", "sho", "SHOP", ""):
         assert refusal(token, server).kind == "invalid_token"
 
 
-def test_every_bad_token_is_refused_in_the_same_words(issue: Any, user: User) -> None:
+def test_every_invalid_token_has_the_same_refusal(issue: Any, user: User) -> None:
     now = timezone.now()
     revoked, expired, foreign = issue(), issue(expires=now - timedelta(seconds=1)), issue(audience="other")
     revoked[0].revoke()
@@ -90,7 +90,7 @@ def test_every_bad_token_is_refused_in_the_same_words(issue: Any, user: User) ->
     }
 
 
-def test_it_takes_one_query_and_one_write_a_minute(issue: Any, django_assert_num_queries: Any) -> None:
+def test_verification_needs_one_query_and_one_write_per_minute(issue: Any, django_assert_num_queries: Any) -> None:
     row, token = issue()
     with django_assert_num_queries(2):
         verify(token)
@@ -108,7 +108,7 @@ def test_it_takes_one_query_and_one_write_a_minute(issue: Any, django_assert_num
     assert row.last_used_at >= used
 
 
-def test_a_bad_token_is_not_marked_as_used(issue: Any) -> None:
+def test_an_invalid_token_is_not_marked_as_used(issue: Any) -> None:
     row, token = issue()
     row.revoke()
     refusal(token)
@@ -116,7 +116,7 @@ def test_a_bad_token_is_not_marked_as_used(issue: Any) -> None:
     assert row.last_used_at is None
 
 
-def test_a_database_that_fails_is_unavailable_and_never_an_invalid_token(
+def test_a_database_failure_is_unavailable_and_never_an_invalid_token(
     issue: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     _, token = issue()
@@ -132,9 +132,7 @@ def test_a_database_that_fails_is_unavailable_and_never_an_invalid_token(
     assert token not in caplog.text
 
 
-def test_a_database_that_can_only_be_read_still_verifies(
-    issue: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
+def test_verification_works_on_a_read_only_database(issue: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     _, token = issue()
 
     async def fail(*args: Any, **kwargs: Any) -> None:
@@ -147,7 +145,7 @@ def test_a_database_that_can_only_be_read_still_verifies(
     assert "readonly" in caplog.text
 
 
-def test_only_tokens_of_its_shape_are_accepted(issue: Any) -> None:
+def test_only_tokens_of_the_own_form_are_accepted(issue: Any) -> None:
     assert VERIFIER.accepts(issue()[1])
     assert not VERIFIER.accepts("eyJhbGciOiJIUzI1NiJ9.e30.x")
     assert not VERIFIER.accepts(issue()[1] + "0")
@@ -171,7 +169,7 @@ async def test_a_dotted_path_may_name_a_class_an_object_or_a_function() -> None:
         assert (await verifier.verify("abc", resource=ProtectedResource(server="shop"))).subject == "abc@shop"
 
 
-def test_a_verifier_that_says_what_it_accepts_is_asked() -> None:
+def test_the_accepts_method_of_a_verifier_is_used() -> None:
     assert not build_verifier(PersonalTokenVerifier).accepts("anything")
 
 
@@ -185,6 +183,6 @@ async def by_alias(token: str, *, server: str) -> DjangoPrincipal:
     raise NotImplementedError
 
 
-def test_a_verifier_that_does_not_take_the_resource_is_told_what_to_write() -> None:
+def test_a_verifier_without_the_resource_parameter_is_refused_with_a_hint() -> None:
     with pytest.raises(ImproperlyConfigured, match=r"by_alias does not accept the resource.*resource\.server"):
         build_verifier(by_alias)

@@ -20,7 +20,7 @@ from tests.support.savepoints import rolled_back
 
 API = "https://shop.example/orders"
 METADATA = "https://shop.example/.well-known/oauth-protected-resource/orders"
-HERE = "tests.auth.test_views"
+MODULE = "tests.auth.test_views"
 
 
 async def verify(token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
@@ -35,33 +35,33 @@ async def verify(token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
     return DjangoPrincipal(issuer="tests", subject="alice", user=user, scopes=frozenset({"shop:read"}))
 
 
-def said(request: Any) -> JsonResponse:
+def describe_user(request: Any) -> JsonResponse:
     return JsonResponse({"by": request.user.get_username(), "scopes": sorted(request.principal.scopes)})
 
 
 @bearer_required(resource=API, scopes=["shop:read"], metadata_url=METADATA)
 def plain(request: HttpRequest, number: int = 0) -> JsonResponse:
     """A plain view."""
-    return said(request)
+    return describe_user(request)
 
 
 @bearer_required(resource=API, scopes=["shop:read"], metadata_url=METADATA)
 async def asynchronous(request: HttpRequest, number: int = 0) -> JsonResponse:
     """An async one."""
-    return said(request)
+    return describe_user(request)
 
 
 @bearer_required(resource=API, scopes=["shop:write"], metadata_url=METADATA)
 def writing(request: HttpRequest) -> JsonResponse:
     """One that takes more."""
-    return said(request)
+    return describe_user(request)
 
 
 @pytest.fixture(autouse=True)
 def _configured(db: None) -> Iterator[None]:
     cache.clear()
     User.objects.create_user("alice")
-    with override_settings(MCP={"AUTH": ["token", f"{HERE}.verify"]}):
+    with override_settings(MCP={"AUTH": ["token", f"{MODULE}.verify"]}):
         yield
 
 
@@ -74,13 +74,13 @@ VIEWS = (plain, asynchronous)
 
 
 def ask(view: Any, token: str | None = None) -> Any:
-    """What the view answers."""
+    """Request the view; return its response."""
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     request = RequestFactory().post("/orders", headers=headers)
     return async_to_sync(view)(request) if view is asynchronous else view(request)
 
 
-def test_a_token_for_the_view_is_its_user_with_its_scopes(subtests: pytest.Subtests) -> None:
+def test_a_token_for_the_view_sets_its_user_and_scopes(subtests: pytest.Subtests) -> None:
     for view in VIEWS:
         with subtests.test(view=view):
             reply = ask(view, named(API))
@@ -108,26 +108,26 @@ def test_other_bearers_are_refused_with_a_challenge(subtests: pytest.Subtests) -
                 assert json.loads(reply.content)["detail"]
 
 
-def test_a_scope_that_is_missing_is_named() -> None:
+def test_a_missing_scope_is_named() -> None:
     reply = ask(writing, named(API))
     assert reply.status_code == 403
     assert 'scope="shop:write"' in reply.headers["WWW-Authenticate"]
 
 
-def test_a_backend_that_is_down_does_not_refuse_the_token(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_backend_does_not_invalidate_the_token(caplog: pytest.LogCaptureFixture) -> None:
     reply = ask(plain, "down")
     assert (reply.status_code, bool(reply.headers["Retry-After"])) == (503, True)
     assert "backend" not in reply.content.decode()
 
 
-def test_an_address_with_too_many_bad_tokens_is_not_listened_to() -> None:
-    with override_settings(MCP={"AUTH": [f"{HERE}.verify"], "RATES": {"TOKEN_FAILURES": "1/h"}}):
+def test_an_address_with_too_many_invalid_tokens_is_refused() -> None:
+    with override_settings(MCP={"AUTH": [f"{MODULE}.verify"], "RATES": {"TOKEN_FAILURES": "1/h"}}):
         statuses = [ask(plain, f"wrong{number}").status_code for number in range(3)]
     assert statuses[-1] == 429
 
 
-def test_a_token_that_was_just_verified_is_served_at_such_an_address() -> None:
-    with override_settings(MCP={"AUTH": [f"{HERE}.verify"], "RATES": {"TOKEN_FAILURES": "1/h"}}):
+def test_a_cached_token_is_served_at_a_refused_address() -> None:
+    with override_settings(MCP={"AUTH": [f"{MODULE}.verify"], "RATES": {"TOKEN_FAILURES": "1/h"}}):
         statuses = [ask(plain, token).status_code for token in (named(API), "wrong1", "wrong2", named(API))]
     assert statuses == [200, 401, 429, 200]
 
@@ -138,7 +138,7 @@ def test_a_token_is_required_under_any_settings(subtests: pytest.Subtests) -> No
             assert ask(plain).status_code in (401, 403)
 
 
-def test_personal_tokens_are_good_where_they_were_made_for() -> None:
+def test_personal_tokens_are_valid_for_their_resource() -> None:
     user = User.objects.get()
     for server, status in (("", 200), ("api", 200), ("default", 401)):
         _, token = PersonalAccessToken.issue(user=user, name="one", scopes=["shop:read"], expires=None, audience=server)
@@ -150,7 +150,7 @@ def test_no_csrf_token_is_needed() -> None:
     assert plain.__name__ == "plain"
 
 
-def test_what_cannot_be_is_found_when_the_view_is_made() -> None:
+def test_invalid_options_are_refused_at_decoration() -> None:
     with pytest.raises(ValueError, match="not a valid URL"):
         bearer_required(resource="shop")
     with pytest.raises(TypeError, match="list"):
