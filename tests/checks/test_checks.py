@@ -35,7 +35,7 @@ def used_ids() -> list[str]:
 
 
 def messages(prefix: str = "mcp_django.") -> list[CheckMessage]:
-    """All but what is said where the tests' site has an authorization server that it does not use."""
+    """All ids except those about the unused authorization server of the tests' site."""
     unused = {"mcp_django.W033", "mcp_django.W034"}
     found = [message for message in run_checks() if message.id not in unused]
     return [message for message in found if str(message.id).startswith(prefix)]
@@ -103,17 +103,17 @@ def test_auth_must_be_set_before_debug_is_off(subtests: pytest.Subtests) -> None
         with subtests.test(auth=auth, debug=debug, expected=expected):
             with override_settings(MCP={"AUTH": auth}, OAUTH2_PROVIDER={}, DEBUG=debug):
                 found = ids()
-            # That the authorization server has no issuer is told besides.
+            # The missing issuer of the authorization server has a message of its own.
             assert sorted(found) == sorted([*expected, "mcp_django.E030"])
 
 
-def test_with_an_authorization_server_it_is_decided() -> None:
+def test_an_authorization_server_makes_auth_decided() -> None:
     with override_settings(MCP={"AUTH": None}, DEBUG=False):
         assert ids() == []
 
 
 @override_settings(MCP={"AUTH": "token"})
-def test_a_declaration_that_was_refused_is_reported_where_it_stands() -> None:
+def test_a_refused_declaration_is_reported_with_its_place() -> None:
     problem = registry.DeclarationProblem("the name 'a b' is none", "shop.mcp_tools.f", "Name it otherwise.")
     registry.REGISTRIES["default"].problems.append(problem)
     [message] = messages()
@@ -146,7 +146,7 @@ def test_an_app_without_an_extension_for_apps_is_reported(settings: Any, extensi
 
 
 @override_settings(MCP={"AUTH": "token", "SCOPES": {"a": "This"}})
-def test_a_scope_of_a_tool_that_is_not_declared_is_reported_where_the_tool_stands() -> None:
+def test_an_undeclared_scope_of_a_tool_is_reported_with_the_place_of_the_tool() -> None:
 
     @tool(scopes=["a", "misspelt"])
     def one() -> None: ...
@@ -168,7 +168,7 @@ async def verify_for_a_server(token: str, *, server: str) -> None:
     """A verifier as it must not be."""
 
 
-def test_tokens_of_the_authorization_server_take_that_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_of_the_authorization_server_require_its_app(monkeypatch: pytest.MonkeyPatch) -> None:
     there = authentication.apps.is_installed
     monkeypatch.setattr(
         authentication.apps, "is_installed", lambda name: name != "mcp_django.contrib.oauth" and there(name)
@@ -197,7 +197,7 @@ def test_an_unknown_server_is_logged_unless_the_check_is_silenced(caplog: pytest
         assert caplog.text.count("Declaration not served: A declaration names the server 'stuff'") == count
 
 
-def test_a_dotted_path_that_leads_nowhere_is_reported(subtests: pytest.Subtests) -> None:
+def test_an_invalid_dotted_path_is_reported(subtests: pytest.Subtests) -> None:
     for changes, where in (
         ({"AUTH": "shop.auth.Verifier"}, 'MCP["AUTH"]'),
         ({"SERVERS": {"default": {"MIDDLEWARE": ["tests.nothing.Audit"]}}}, 'MCP["SERVERS"]["default"]["MIDDLEWARE"]'),
@@ -213,7 +213,7 @@ def test_a_dotted_path_that_leads_nowhere_is_reported(subtests: pytest.Subtests)
             assert "cannot be imported" in message.msg
 
 
-def test_every_check_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_message_has_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, mcp_django="0.14.0", asgiref="3.8.1")
     with override_settings(MCP={"AUTH": None, "NONSENSE": 1}, OAUTH2_PROVIDER={}, DEBUG=False):
         found = messages()
@@ -253,7 +253,7 @@ class Shown(ModelToolset):
 
 
 def declared(toolset: type[ModelToolset], model: Any = User) -> list[CheckMessage]:
-    """What is said of a toolset of the default server."""
+    """Return the messages about a toolset of the default server."""
     register(model)(toolset)
     return [message for message in run_checks(include_deployment_checks=True) if toolset.__name__ in message.msg]
 
@@ -295,7 +295,7 @@ def test_results_without_a_schema_are_reported_at_the_check() -> None:
 
 
 @override_settings(MCP={"AUTH": "token"})
-def test_a_toolset_that_reads_from_where_nothing_is_is_reported() -> None:
+def test_a_toolset_with_an_unknown_database_is_reported() -> None:
     class Elsewhere(Shown):
         using = "replica"
         list_select_related = ["groups"]
@@ -316,7 +316,7 @@ def test_a_path_to_a_model_that_is_not_served_is_reported() -> None:
     assert "'groups__name' is left out" in message.msg
 
 
-def test_a_required_column_that_new_rows_lack_is_reported() -> None:
+def test_a_required_column_missing_from_new_rows_is_reported() -> None:
     class Boxes(ModelToolset):
         fields = ["label"]
         tools = ["create"]
@@ -339,7 +339,7 @@ def test_a_required_column_that_new_rows_lack_is_reported() -> None:
         assert [re.findall(r"column ('\w+')", message.msg)[0] for message in found] == names
 
 
-def test_a_required_column_that_rows_of_an_inline_lack_is_reported() -> None:
+def test_a_required_column_missing_from_inline_rows_is_reported() -> None:
     class LineInline(ModelInline):
         model = Line
         fields = ["quantity"]
@@ -363,7 +363,7 @@ def test_permissions_that_cannot_be_granted_are_reported(monkeypatch: pytest.Mon
 
 
 @override_settings(MCP={"AUTH": "token"})
-def test_an_order_without_an_index_is_mentioned_before_it_is_deployed() -> None:
+def test_an_order_without_an_index_is_a_deployment_message() -> None:
     class Late(Shown):
         fields = ["username", "last_name"]
         ordering = ["-last_name"]

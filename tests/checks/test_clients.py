@@ -1,4 +1,4 @@
-"""What the system checks say of the servers that the project uses."""
+"""System checks of the remote servers of the project."""
 
 import sys
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_sound_settings_have_no_messages(tmp_path: Path) -> None:
     assert found(COMMAND=[sys.executable, "--key=s3cret"], CWD=tmp_path) == []
 
 
-def test_nothing_is_said_where_no_servers_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_servers_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "find_spec", lambda name: None)
     with override_settings(MCP={}):
         assert clients.check_clients(None) == clients.check_client_secrets(None) == []
@@ -42,7 +42,7 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
     assert found(URL=URL) == ["mcp_django.E050"]
 
 
-def test_credentials_on_an_open_road_are_an_error(subtests: pytest.Subtests) -> None:
+def test_credentials_over_plain_http_are_an_error(subtests: pytest.Subtests) -> None:
     for entry in (
         {"URL": "http://api.example/mcp", "HEADERS": {"X-Key": "s3cret"}},
         {"URL": "http://api.example/mcp?key=s3cret"},
@@ -52,7 +52,7 @@ def test_credentials_on_an_open_road_are_an_error(subtests: pytest.Subtests) -> 
             assert found(**entry) == ["mcp_django.E051"]
 
 
-def test_credentials_may_stay_on_this_machine(subtests: pytest.Subtests) -> None:
+def test_credentials_over_loopback_are_permitted(subtests: pytest.Subtests) -> None:
     for url in ("http://127.0.0.1:1/mcp?key=s3cret", "ws://localhost/ws?a=s3cret", "http://[::1]/?s3cret"):
         with subtests.test(url=url):
             assert found(URL=url) == []
@@ -81,8 +81,8 @@ def test_functions_that_cannot_be_imported_are_named(subtests: pytest.Subtests) 
             assert found(URL=URL, **entry) == ["mcp_django.E007"]
 
 
-def test_users_need_a_page_to_give_permission_on(subtests: pytest.Subtests) -> None:
-    for auth, pages, said in (
+def test_missing_pages_for_the_consent_of_users_are_reported(subtests: pytest.Subtests) -> None:
+    for auth, pages, expected in (
         ({"TYPE": "oauth"}, "tests.urls", ["mcp_django.W052"]),
         ({"TYPE": "oauth"}, "tests.client.urls", []),
         ({"TYPE": "oauth", "PER": "project"}, "tests.urls", []),
@@ -90,7 +90,7 @@ def test_users_need_a_page_to_give_permission_on(subtests: pytest.Subtests) -> N
         ({"TYPE": "oauth"}, "tests.no_such_module", ["mcp_django.W052"]),
     ):
         with (
-            subtests.test(auth=auth, pages=pages, said=said),
+            subtests.test(auth=auth, pages=pages, expected=expected),
             override_settings(MCP={"CLIENTS": {"one": {"URL": URL, "AUTH": auth}}}, ROOT_URLCONF=pages),
         ):
-            assert [message.id for message in clients.check_client_pages(None)] == said
+            assert [message.id for message in clients.check_client_pages(None)] == expected

@@ -1,4 +1,4 @@
-"""Projects with the classic mistakes are told each of them, and sound ones nothing."""
+"""Messages for projects with common mistakes, and none for sound ones."""
 
 import os
 import re
@@ -26,8 +26,8 @@ CAREFUL = {"transaction_mode": "immediate", "init_command": "PRAGMA synchronous=
 POSTGRES = {"ENGINE": "django.db.backends.postgresql", "NAME": "shop"}
 
 
-def told(settings: str, *arguments: str, **environment: str) -> dict[str, str]:
-    """What `manage.py check` complains about, by id."""
+def run_check(settings: str, *arguments: str, **environment: str) -> dict[str, str]:
+    """Run `manage.py check`. Return its messages by id."""
     found = subprocess.run(
         [sys.executable, "manage.py", "check", *arguments],
         cwd=ROOT,
@@ -42,13 +42,13 @@ def told(settings: str, *arguments: str, **environment: str) -> dict[str, str]:
 
 
 @pytest.mark.integration
-def test_a_project_with_the_classic_mistakes_is_told_each_of_them(tmp_path: Path) -> None:
+def test_each_common_mistake_of_a_project_is_reported(tmp_path: Path) -> None:
     for name, version in (("mcp_django", "0.14.0"), ("asgiref", "3.8.1")):
         directory = tmp_path / f"{name}-{version}.dist-info"
         directory.mkdir()
         (directory / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    found = told("tests.mistakes.settings", "--deploy", PYTHONPATH=path)
+    found = run_check("tests.mistakes.settings", "--deploy", PYTHONPATH=path)
     words = {
         "E001": "mcp-django is installed beside",
         "E002": 'MCP["LIMTIS"]',
@@ -74,34 +74,34 @@ def test_a_project_with_the_classic_mistakes_is_told_each_of_them(tmp_path: Path
 
 
 @pytest.mark.integration
-def test_a_project_that_only_added_the_app_is_told_what_to_decide() -> None:
-    assert told("tests.mistakes.untouched").keys() == {"W001"}
-    assert told("tests.mistakes.untouched", "--deploy").keys() == {"W001", "W003", "W004"}
+def test_required_decisions_of_a_new_project_are_reported() -> None:
+    assert run_check("tests.mistakes.untouched").keys() == {"W001"}
+    assert run_check("tests.mistakes.untouched", "--deploy").keys() == {"W001", "W003", "W004"}
 
 
 @pytest.mark.integration
-def test_every_value_that_cannot_be_used_is_told_although_the_urls_need_them(tmp_path: Path) -> None:
+def test_every_invalid_value_is_reported_although_the_urls_need_it(tmp_path: Path) -> None:
     lines = 'from tests.mistakes.untouched import *\nMCP = {"LIMITS": {"THREADS": "x", "BODDY": 1000}}\n'
     (tmp_path / "wrong.py").write_text(lines)
-    found = told("wrong", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    found = run_check("wrong", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
     assert found.keys() == {"E002", "E003"}
     assert 'MCP["LIMITS"]["THREADS"] must be' in found["E003"]
 
 
 @pytest.mark.integration
-def test_a_complaint_is_silenced_by_its_id(tmp_path: Path) -> None:
+def test_a_message_is_silenced_by_its_id(tmp_path: Path) -> None:
     lines = 'from tests.mistakes.untouched import *\nSILENCED_SYSTEM_CHECKS = ["mcp_django.W001"]\n'
     (tmp_path / "silent.py").write_text(lines)
-    assert told("silent", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])) == {}
+    assert run_check("silent", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])) == {}
 
 
 @pytest.mark.integration
-def test_the_demo_has_nothing_to_be_told_but_what_one_process_means(tmp_path: Path) -> None:
+def test_the_demo_has_only_the_warning_about_one_process(tmp_path: Path) -> None:
     place = {"DEMO_DIR": str(tmp_path)}
-    assert told("project.settings", **place) == {}
-    assert told("project.settings", "--deploy", DJANGO_DEBUG="0", **place).keys() == {"W003"}
+    assert run_check("project.settings", **place) == {}
+    assert run_check("project.settings", "--deploy", DJANGO_DEBUG="0", **place).keys() == {"W003"}
     served = {"REDIS_URL": "redis://127.0.0.1:6379/0", "DATABASE_URL": "postgres://shop@127.0.0.1/shop", **place}
-    assert told("project.settings", "--deploy", DJANGO_DEBUG="0", **served) == {}
+    assert run_check("project.settings", "--deploy", DJANGO_DEBUG="0", **served) == {}
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +129,7 @@ VERIFIER = "tests.interaction.verifiers.Tokens"
 
 @pytest.fixture
 def ids(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """The ids of what `check --deploy` says of sound settings with the given changes."""
+    """Return the ids of the messages of `check --deploy` for sound settings with changes."""
 
     def ids(**changes: Any) -> list[str]:
         wanted = {**SOUND, **changes}

@@ -1,4 +1,4 @@
-"""What the system checks say of identity providers."""
+"""System checks of identity providers."""
 
 from typing import Any
 
@@ -49,12 +49,12 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
     assert found(AUTH="external", ISSUERS=[ISSUER], ORIGIN=ORIGIN) == ["mcp_django.E041"]
 
 
-def test_answers_that_are_trusted_for_long_are_named(settings: Any) -> None:
+def test_long_introspection_caches_are_reported(settings: Any) -> None:
     asked = {"INTROSPECTION_URL": "https://id.example/ask", "CLIENT_ID": "shop", "CLIENT_SECRET": "s3cret"}
     for seconds, complaints in ((0, []), (1, []), (2, ["mcp_django.W025"])):
         settings.MCP = {"AUTH": "external", "ISSUERS": [ISSUER | asked | {"INTROSPECTION_CACHE": seconds}]}
         assert [message.id for message in deployment.check_trust(None)] == complaints
 
 
-def test_settings_that_cannot_be_read_are_left_to_others() -> None:
+def test_invalid_settings_are_left_to_other_checks() -> None:
     assert found(AUTH="external", ISSUERS=[{}]) == []

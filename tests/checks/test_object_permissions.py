@@ -61,7 +61,7 @@ def test_toolsets_with_their_own_hooks_need_no_statement() -> None:
     assert ids() == []
 
 
-def test_a_stated_meaning_is_sound(subtests: pytest.Subtests) -> None:
+def test_a_stated_meaning_has_no_message(subtests: pytest.Subtests) -> None:
     @register(User)
     class Users(ModelToolset):
         fields = ("username",)
@@ -84,7 +84,7 @@ class ProjectToolset(ModelToolset):
     """The base class of a project."""
 
 
-def test_toolsets_beside_the_base_class_are_reported(subtests: pytest.Subtests) -> None:
+def test_toolsets_outside_the_base_class_are_reported(subtests: pytest.Subtests) -> None:
     @register(User)
     class Users(ModelToolset):
         fields = ("username",)

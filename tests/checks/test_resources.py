@@ -1,4 +1,4 @@
-"""What the system checks say of sessions, resources, scopes and the cache of verified principals."""
+"""System checks of sessions, resources, scopes and the cache of verified principals."""
 
 from typing import Any
 
@@ -42,13 +42,13 @@ def test_missing_middleware_caches_and_shared_names_are_reported() -> None:
     assert ids(RATES={"CACHE": "nowhere"}) == ["mcp_django.E044"]
 
 
-def test_a_url_that_names_nothing_is_reported(subtests: pytest.Subtests) -> None:
+def test_an_ambiguous_resource_url_is_reported(subtests: pytest.Subtests) -> None:
     for url in ("https://mcp.example/a/../b", "https://mcp.example//mcp", "https://mcp.example/%6dcp"):
         with subtests.test(url=url):
             assert ids(SERVERS={"default": {"RESOURCE": url}}) == ["mcp_django.E043"]
 
 
-def test_a_scope_that_is_not_declared_is_reported_where_some_are(subtests: pytest.Subtests) -> None:
+def test_an_undeclared_scope_is_reported_if_scopes_are_declared(subtests: pytest.Subtests) -> None:
     for options in (
         {"SESSION_SCOPES": ["c"]},
         {"SCOPE_IMPLIES": {"a": ["c"]}},
@@ -60,7 +60,7 @@ def test_a_scope_that_is_not_declared_is_reported_where_some_are(subtests: pytes
             assert ids(**options) == []
 
 
-def test_a_function_that_is_not_there_is_reported(subtests: pytest.Subtests) -> None:
+def test_a_missing_function_is_reported(subtests: pytest.Subtests) -> None:
     for key in ("REQUIRED_SCOPES", "AUTHORIZATION_SERVERS", "RESOURCE_METADATA_URL", "AUTHORIZER"):
         with subtests.test(key=key):
             assert ids(SERVERS={"default": {key: "shop.nowhere.function"}}) == ["mcp_django.E007"]

@@ -35,7 +35,7 @@ def messages(databases: tuple[str, ...] = ("default",), *, number: int = 44) -> 
     return [one for one in run_checks(databases=databases) if one.id == f"mcp_django.W0{number}"]
 
 
-def test_tokens_that_can_do_nothing_are_listed() -> None:
+def test_tokens_without_any_rights_are_listed() -> None:
     issue("good", "orders:all")
     issue("revoked").revoke()
     dead = issue("dead")
@@ -68,7 +68,7 @@ def test_the_names_are_bounded() -> None:
     assert "and 2 more" in message.msg
 
 
-def test_nothing_is_read_without_the_database_or_its_tables(
+def test_without_the_database_or_its_tables_nothing_is_read(
     settings: Settings, django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     issue("dead")

@@ -37,18 +37,18 @@ async def test_log_messages_have_a_threshold() -> None:
     server = make_server()
 
     @server.tool
-    async def say(ctx: Context) -> None:
+    async def log_all_levels(ctx: Context) -> None:
         for level in ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"):
             await getattr(ctx, level)({"is": level}, logger="shop")
 
     client = TestClient(server, revision=HANDSHAKE)
-    await client.call_tool("say")
+    await client.call_tool("log_all_levels")
     levels = [said["params"]["level"] for said in client.notifications]
     assert levels == ["info", "notice", "warning", "error", "critical", "alert", "emergency"]
     assert client.notifications[0]["params"] == {"level": "info", "data": {"is": "info"}, "logger": "shop"}
     client.notifications.clear()
     await client.request("logging/setLevel", {"level": "alert"})
-    await client.call_tool("say")
+    await client.call_tool("log_all_levels")
     assert len(client.notifications) == 2
     with pytest.raises(MCPError) as refused:
         await client.request("logging/setLevel", {"level": "loud"})
@@ -88,7 +88,7 @@ async def test_the_context_describes_the_call() -> None:
         assert (await client.read_resource("a://b%20c"))[0]["text"] == "a://b%20c None"
 
 
-class Stay(TypedDict):
+class Booking(TypedDict):
     nights: int
 
 
@@ -106,7 +106,7 @@ async def test_elicitation_asks_for_values() -> None:
 
     @server.tool
     async def ask(ctx: Context) -> None:
-        for number, schema in enumerate((bool, str, int, float, Literal["a", "b"], Guest, Stay, Room, None)):
+        for number, schema in enumerate((bool, str, int, float, Literal["a", "b"], Guest, Booking, Room, None)):
             answer = await ctx.elicit("?", schema, key=str(number))
             seen.append((answer.action, answer.data, bool(answer)))
 
@@ -163,11 +163,11 @@ async def test_errors_of_handlers_are_redacted() -> None:
     async def fail() -> None:
         raise ValueError("Data cannot be empty")
 
-    async def tell() -> None:
+    async def fail_openly() -> None:
         raise ToolError("Data cannot be empty")
 
     server.tool(fail, name="fail")
-    server.tool(tell, name="tell")
+    server.tool(fail_openly, name="fail_openly")
     server.prompt(fail, name="fail")
     logging.disable(logging.CRITICAL)
     try:
@@ -181,7 +181,7 @@ async def test_errors_of_handlers_are_redacted() -> None:
     assert (failed["isError"], "empty" in str(failed), refused.value.code) == (True, False, -32603)
     assert "reference" in failed["content"][0]["text"]
     assert "ValueError: Data cannot be empty" in shown["content"][0]["text"]
-    assert (await client.call_tool("tell"))["content"][0]["text"] == "Data cannot be empty"
+    assert (await client.call_tool("fail_openly"))["content"][0]["text"] == "Data cannot be empty"
 
 
 async def test_a_lifespan_is_entered_once() -> None:

@@ -167,8 +167,8 @@ def resource_metadata_url(request: AuthRequest) -> str:
     return f"{ORIGIN}{WELL_KNOWN}/mcp?realm={request.headers.get('X-Tenant', 'none')}".split("?")[0]
 
 
-HERE = __name__
-GUARDED: dict[str, Any] = {"AUTH": [f"{HERE}.Verifier"], "ORIGIN": ORIGIN}
+MODULE = __name__
+GUARDED: dict[str, Any] = {"AUTH": [f"{MODULE}.Verifier"], "ORIGIN": ORIGIN}
 
 
 def _bearer(token: str) -> dict[str, str]:
@@ -200,9 +200,9 @@ async def test_a_custom_verifier_identifies_the_caller() -> None:
 
 async def test_settings_may_depend_on_the_request() -> None:
     server = {
-        "REQUIRED_SCOPES": f"{HERE}.required_scopes",
-        "AUTHORIZATION_SERVERS": f"{HERE}.authorization_servers",
-        "RESOURCE_METADATA_URL": f"{HERE}.resource_metadata_url",
+        "REQUIRED_SCOPES": f"{MODULE}.required_scopes",
+        "AUTHORIZATION_SERVERS": f"{MODULE}.authorization_servers",
+        "RESOURCE_METADATA_URL": f"{MODULE}.resource_metadata_url",
     }
     with project(**GUARDED, SERVERS={"default": server}) as client:
         reply = await post(client, "server/discover", stateless=STATELESS, **{"x-tenant": "acme"})

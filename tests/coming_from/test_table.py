@@ -142,7 +142,7 @@ def check(line: str) -> None:
 ROWS = [row for page in PAGES if page.stem != "index" for row in rows(page)]
 
 
-def test_rows_say_what_holds(subtests: pytest.Subtests) -> None:
+def test_checks_of_rows_hold(subtests: pytest.Subtests) -> None:
     for row in ROWS:
         with subtests.test(page=row.page, section=row.section, theirs=row.theirs):
             assert row.theirs

@@ -1,1 +1,1 @@
-"""A project that serves what four sources have from one endpoint: itself, a mounted server, a remote one, a web API."""
+"""A project whose endpoint serves four sources: its own tools, a mounted server, a remote one and a web API."""

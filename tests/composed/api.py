@@ -1,7 +1,7 @@
 """A web API: `python -m tests.composed.api PORT [UPSTREAM]`.
 
-It answers as the document says, with the key that came. Below /mcp it passes on to UPSTREAM, an MCP server, and notes
-who sent what; GET /seen tells.
+It answers as in the document, with the key of the request. Below /mcp it forwards to UPSTREAM, an MCP server, and
+records the credentials of the requests, which GET /seen returns.
 """
 
 import json
@@ -59,7 +59,7 @@ async def _relay(send: Any, answer: httpx.Response) -> None:
         async for piece in pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
     except httpx.HTTPError:
-        pass  # what was cut off is cut off here
+        pass  # the upstream has cut the connection, so this response is cut as well
     await send({"type": "http.response.body", "body": b""})
 
 

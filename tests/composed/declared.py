@@ -1,4 +1,4 @@
-"""What the composed project has: tools of its own, a server to mount, and the API."""
+"""Declarations of the composed project: its own tools, a server to mount, and the API."""
 
 from collections import Counter
 from typing import Any
@@ -14,13 +14,13 @@ PLACES = settings.COMPOSED
 
 @tool
 async def whoami(ctx: Context) -> str:
-    """Say who calls."""
+    """Return the name of the caller."""
     return str(ctx.user.username)
 
 
 @tool(server="weather")
 async def forecast(city: str, ctx: Context) -> str:
-    """Say what comes, and for whom."""
+    """Return a forecast with the name of the caller."""
     return f"{city}: rain, {ctx.user.username}"
 
 

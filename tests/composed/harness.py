@@ -35,7 +35,7 @@ class Process:
         self.wait()
 
     def launch(self, *, speaks: bool = False) -> None:
-        """Start it. Where it `speaks`, its first line is read by `wait`."""
+        """Start it. If it `speaks`, `wait` reads its first line."""
         self.running = subprocess.Popen(
             self.command,
             cwd=ROOT,
@@ -84,8 +84,8 @@ def python_remote(port: int) -> list[str]:
 
 @contextmanager
 def composed(*, remote: Callable[[int], Sequence[str]] = python_remote, document: Path = DOCUMENT) -> Iterator[Site]:
-    """All processes, running. `remote` gives the command of a remote for a port; it is reached by way of the API, which
-    notes what passes.
+    """All processes, running. `remote` gives the command of a remote for a port; it is reached through the API, which
+    records the requests.
     """
     at_remote, at_api, at_site = take_port(), take_port(), take_port()
     with ExitStack() as stack:
@@ -102,7 +102,7 @@ def composed(*, remote: Callable[[int], Sequence[str]] = python_remote, document
         settings = {"COMPOSED": json.dumps(places), "COMPOSED_DATABASE": str(Path(directory) / "composed.sqlite3")}
         site = Process([sys.executable, "-m", "tests.composed.serve", str(at_site)], at_site, settings)
         for process in (upstream, api, site):
-            # Both hold streams open that nobody reads any more; the project ends as it should.
+            # Both have open streams without a reader; the project must end nevertheless.
             stack.callback(process.end, signal.SIGTERM if process is site else signal.SIGKILL)
             process.launch(speaks=process is site)
         for process in (upstream, api, site):

@@ -1,4 +1,4 @@
-"""What has to hold of the composed project, whatever its remote is written in."""
+"""Behaviour of the composed project, with a remote in any language."""
 
 import asyncio
 import json
@@ -24,12 +24,12 @@ def client_of(site: Site, user: str) -> Client:
 
 
 def text(result: Any) -> str:
-    """What a call said."""
+    """Return the text of a result."""
     return str(result.content[0].text)
 
 
 async def everything_is_listed_together(site: Site) -> None:
-    """One endpoint lists what all sources have, with their prefixes."""
+    """Assert that one endpoint lists the tools of all sources, with their prefixes."""
     async with client_of(site, "ada") as client:
         tools = {tool.name for tool in await client.list_tools()}
         assert {"whoami", "weather__forecast", "weather__calls", "remote__echo", "figma_me"} <= tools, tools
@@ -42,7 +42,7 @@ async def everything_is_listed_together(site: Site) -> None:
 
 
 async def calls_reach_each_source(site: Site) -> None:
-    """What is listed can be used."""
+    """Assert that listed tools and resources can be used."""
     async with client_of(site, "ada") as client:
         assert text(await client.call_tool("whoami", {})) == "ada"
         before = int(text(await client.call_tool("weather__calls", {})))
@@ -59,7 +59,7 @@ async def calls_reach_each_source(site: Site) -> None:
 
 
 async def credentials_never_mix(site: Site) -> None:
-    """Two users call at the same time; each source sees each of them with their own credential."""
+    """Assert that each source gets the credential of each of two simultaneous users."""
     async with AsyncExitStack() as stack:
         clients = {user: await stack.enter_async_context(client_of(site, user)) for user in ("ada", "bob")}
 
@@ -83,7 +83,7 @@ async def credentials_never_mix(site: Site) -> None:
 
 
 async def the_remote_may_be_killed_and_come_back(site: Site) -> None:
-    """While it is gone the others go on, and its calls say so; when it is back its calls work again."""
+    """Assert that errors name the remote while it is away, and that its calls work later."""
     async with client_of(site, "ada") as client:
         assert text(await client.call_tool("remote__echo", {"message": "before"})) == "Echo: before"
         site.remote.end(signal.SIGKILL)

@@ -1,3 +1,3 @@
-"""What the composed project declares when it starts."""
+"""Primitives that the composed project declares at its start."""
 
 from tests.composed import declared as declared

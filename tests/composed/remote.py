@@ -15,7 +15,7 @@ async def echo(message: str) -> str:
 
 @server.tool()
 async def credential(ctx: Context) -> str:
-    """Say what the caller came with."""
+    """Return the credential of the caller."""
     headers = ctx.headers or {}
     return str(headers.get("authorization"))
 

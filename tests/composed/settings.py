@@ -1,4 +1,4 @@
-"""Django settings of the composed project. The harness says where its database, the remote and the API are."""
+"""Django settings of the composed project. The harness sets the addresses of its database, the remote and the API."""
 
 import json
 import os

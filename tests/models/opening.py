@@ -14,7 +14,7 @@ from django.conf import settings
 IDLE = 3600.0
 
 
-def say(line: str) -> None:
+def write_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -28,7 +28,7 @@ def main(database: str, owner: str, quota: str, cap: str, times: str) -> None:
     from mcp_django.models import Session
     from mcp_django.models.session import SessionLimit, TooManySessions
 
-    say("ready")
+    write_line("ready")
     sys.stdin.readline()
     taken = 0
     for turn in range(int(times)):
@@ -46,7 +46,7 @@ def main(database: str, owner: str, quota: str, cap: str, times: str) -> None:
         except TooManySessions:
             continue
         taken += 1
-    say(str(taken))
+    write_line(str(taken))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The limits on sessions hold whoever is opening, in whatever process."""
+"""Limits of sessions that several processes open at once."""
 
 import subprocess
 import sys

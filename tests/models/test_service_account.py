@@ -31,7 +31,7 @@ def issue(account: ServiceAccount, **options: Any) -> PersonalAccessToken:
     return PersonalAccessToken.issue(**{"user": account.user, "name": "ci", "expires": expires, **options})[0]
 
 
-def test_no_backend_logs_a_service_account_in() -> None:
+def test_no_backend_authenticates_a_service_account() -> None:
     account = create_account(is_staff=True)
     account.user.set_password("secret")
     account.user.save()
@@ -116,7 +116,7 @@ def test_a_token_lasts_no_longer_than_the_setting_allows() -> None:
     assert issue(account, expires=now + timedelta(days=30)).is_usable
 
 
-def test_a_login_without_a_session_is_refused_as_well() -> None:
+def test_a_login_without_a_session_is_refused() -> None:
     """Packages that give out tokens of their own send the signal of a login, too."""
     with pytest.raises(PermissionDenied):
         user_logged_in.send(sender=User, request=HttpRequest(), user=create_account().user)

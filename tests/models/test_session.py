@@ -45,16 +45,16 @@ def holders(owner: str = "o") -> set[int]:
 
 @contextmanager
 def closings() -> Iterator[list[tuple[int, str]]]:
-    heard: list[tuple[int, str]] = []
+    received: list[tuple[int, str]] = []
 
-    def hear(*, session: Session, reason: str, **_: Any) -> None:
-        heard.append((session.pk, reason))
+    def record(*, session: Session, reason: str, **_: Any) -> None:
+        received.append((session.pk, reason))
 
-    session_closed.connect(hear)
+    session_closed.connect(record)
     try:
-        yield heard
+        yield received
     finally:
-        session_closed.disconnect(hear)
+        session_closed.disconnect(record)
 
 
 def together(count: int, work: Callable[[int], object]) -> list[Any]:
@@ -114,23 +114,21 @@ class TestEnding:
     def test_an_end_is_marked_frees_the_slot_and_is_announced(self) -> None:
         session = row()
         Session.objects.admit(session, quota=1)
-        with closings() as heard:
+        with closings() as received:
             assert Session.objects.filter(pk=session.pk).end("client") == 1
         session.refresh_from_db()
-        assert (session.slot, session.end_reason, heard) == (None, "client", [(session.pk, "client")])
+        assert (session.slot, session.end_reason, received) == (None, "client", [(session.pk, "client")])
         assert session.terminated_at is not None
 
     def test_a_session_ends_once(self) -> None:
         session = saved()
         Session.objects.filter(pk=session.pk).end("client")
-        with closings() as heard:
+        with closings() as received:
             assert Session.objects.filter(pk=session.pk).end("admin") == 0
         session.refresh_from_db()
-        assert (session.end_reason, heard) == ("client", [])
+        assert (session.end_reason, received) == ("client", [])
 
-    def test_only_what_was_ended_here_is_announced_when_another_worker_is_faster(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_sessions_that_another_worker_ended_first_are_not_announced(self, monkeypatch: pytest.MonkeyPatch) -> None:
         first, second = saved(), saved()
         update = type(Session.objects.all()).update
 
@@ -140,9 +138,9 @@ class TestEnding:
             return update(self, **changes)
 
         monkeypatch.setattr(type(Session.objects.all()), "update", overtaken)
-        with closings() as heard:
+        with closings() as received:
             assert Session.objects.filter(pk__in=[first.pk, second.pk]).end("admin") == 1
-        assert heard == [(second.pk, "admin")]
+        assert received == [(second.pk, "admin")]
 
     def test_a_receiver_that_fails_does_not_stop_the_end(self) -> None:
         def fail(**_: Any) -> None:
@@ -155,19 +153,19 @@ class TestEnding:
         finally:
             session_closed.disconnect(fail)
 
-    def test_reaping_ends_what_expired_with_the_reason_and_spares_what_is_busy(self) -> None:
+    def test_reaping_ends_expired_sessions_with_the_reason_and_spares_busy_ones(self) -> None:
         live, idle, old, busy = saved(), saved(seen=IDLE + 1), saved(lasts=-1), saved(seen=IDLE + 1)
-        with closings() as heard:
+        with closings() as received:
             assert Session.objects.end_expired(idle=IDLE, busy_hashes=[busy.key_hash]) == 2
-        assert Counter(heard) == Counter([(idle.pk, EndReason.IDLE), (old.pk, EndReason.LIFETIME)])
+        assert Counter(received) == Counter([(idle.pk, EndReason.IDLE), (old.pk, EndReason.LIFETIME)])
         assert set(Session.objects.filter(terminated_at=None)) == {live, busy}
 
-    def test_reaping_goes_in_slices(self) -> None:
+    def test_reaping_works_in_batches(self) -> None:
         for _ in range(5):
             saved(seen=IDLE + 1)
         assert [Session.objects.end_expired(idle=IDLE, limit=2) for _ in range(4)] == [2, 2, 1, 0]
 
-    def test_a_session_used_while_it_was_being_reaped_lives_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_session_used_during_the_reaping_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
         session = saved(seen=IDLE + 1)
         update = type(Session.objects.all()).update
 
@@ -177,12 +175,12 @@ class TestEnding:
             return update(self, **changes)
 
         monkeypatch.setattr(type(Session.objects.all()), "update", used_meanwhile)
-        with closings() as heard:
+        with closings() as received:
             assert Session.objects.end_expired(idle=IDLE) == 0
-        assert heard == []
+        assert received == []
         assert Session.objects.filter(pk=session.pk, terminated_at=None).exists()
 
-    def test_purging_deletes_a_slice_of_what_ended_before(self) -> None:
+    def test_purging_deletes_a_batch_of_sessions_that_ended_earlier(self) -> None:
         kept, *ended = [saved() for _ in range(4)]
         Session.objects.filter(pk__in=[session.pk for session in ended]).end("client")
         assert Session.objects.ended(before=timezone.now() - timedelta(days=1)).purge() == 0
@@ -190,7 +188,7 @@ class TestEnding:
         assert Session.objects.ended().purge(limit=2) == 1
         assert set(Session.objects.all()) == {kept}
 
-    def test_touching_writes_only_what_is_due(self) -> None:
+    def test_touching_writes_due_rows_only(self) -> None:
         due, fresh, over = saved(seen=61), saved(seen=59), saved(seen=61)
         Session.objects.filter(pk=over.pk).end("client")
         assert Session.objects.touch(min_interval=60) == 1
@@ -207,17 +205,17 @@ class TestQuota:
         assert (len(holders("a")), len(holders("b"))) == (3, 3)
         assert not Session.objects.filter(terminated_at__isnull=False).exists()
 
-    def test_above_it_the_session_that_was_idle_longest_gives_way(self) -> None:
+    def test_above_the_quota_the_session_with_the_longest_idle_time_is_evicted(self) -> None:
         for seen in (10, 30, 20):
             Session.objects.admit(row(seen=seen, log_level=str(seen)), quota=3)
-        with closings() as heard:
+        with closings() as received:
             Session.objects.admit(row(log_level="new"), quota=3)
         [gone] = Session.objects.filter(terminated_at__isnull=False)
         assert (gone.log_level, gone.end_reason, gone.slot) == ("30", EndReason.QUOTA, None)
-        assert heard == [(gone.pk, EndReason.QUOTA)]
+        assert received == [(gone.pk, EndReason.QUOTA)]
         assert len(holders()) == 3
 
-    def test_a_session_that_serves_a_call_gives_way_last(self) -> None:
+    def test_a_session_with_a_running_call_is_evicted_last(self) -> None:
         busy, idle = row(seen=30), row(seen=10)
         for session in (busy, idle):
             Session.objects.admit(session, quota=2)
@@ -225,7 +223,7 @@ class TestQuota:
         assert busy.pk in holders()
         assert idle.pk not in holders()
 
-    def test_a_session_that_ended_leaves_its_slot(self) -> None:
+    def test_an_ended_session_releases_its_slot(self) -> None:
         first = row()
         Session.objects.admit(first, quota=1)
         Session.objects.filter(pk=first.pk).end("client")
@@ -251,21 +249,19 @@ class TestQuota:
         with pytest.raises(IntegrityError), transaction.atomic():
             saved(slot=1)
 
-    def test_a_session_does_not_give_way_to_one_that_could_not_be_opened(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_session_is_evicted_for_one_that_cannot_be_saved(self, monkeypatch: pytest.MonkeyPatch) -> None:
         Session.objects.admit(held := row(), quota=1)
 
         def taken(self: Session, **_: Any) -> None:
             raise IntegrityError("owner, slot")
 
         monkeypatch.setattr(Session, "save", taken)
-        with closings() as heard, pytest.raises(SlotContention):
+        with closings() as received, pytest.raises(SlotContention):
             Session.objects.admit(row(), quota=1)
         assert holders() == {held.pk}
-        assert heard == []
+        assert received == []
 
-    def test_a_session_that_ends_elsewhere_meanwhile_does_not_also_give_way(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_session_ended_by_another_worker_is_not_evicted_as_well(self, monkeypatch: pytest.MonkeyPatch) -> None:
         Session.objects.admit(held := row(), quota=1)
         choose = type(Session.objects.all())._choose_slot
 
@@ -276,12 +272,12 @@ class TestQuota:
             return leaving
 
         monkeypatch.setattr(type(Session.objects.all()), "_choose_slot", overtaken)
-        with closings() as heard:
+        with closings() as received:
             Session.objects.admit(newest := row(), quota=1)
         held.refresh_from_db()
-        assert (held.end_reason, heard, holders()) == ("client", [], {newest.pk})
+        assert (held.end_reason, received, holders()) == ("client", [], {newest.pk})
 
-    def test_a_slot_that_others_keep_taking_is_given_up_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_slot_that_others_keep_taking_is_a_contention_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(type(Session.objects.all()), "_try_insert", lambda *_: False)
         with pytest.raises(SlotContention):
             Session.objects.admit(row(), quota=1)
@@ -296,7 +292,7 @@ def bound(server: str = "default") -> int:
 
 @pytest.mark.django_db
 class TestCap:
-    def test_a_server_takes_as_many_as_it_may_and_no_more(self) -> None:
+    def test_a_server_admits_sessions_up_to_its_cap(self) -> None:
         for owner in ("a", "b", "local"):
             Session.objects.admit(row(owner), quota=None if owner == "local" else 5, limit=CAP)
         for quota in (None, 5):
@@ -304,7 +300,7 @@ class TestCap:
                 Session.objects.admit(row("c"), quota=quota, limit=CAP)
         assert Session.objects.count() == 3
 
-    def test_servers_do_not_count_one_another_s_sessions(self) -> None:
+    def test_servers_count_their_own_sessions_only(self) -> None:
         for _ in range(3):
             Session.objects.admit(row("a"), quota=9, limit=CAP)
         other = row("a")
@@ -313,7 +309,7 @@ class TestCap:
         assert (bound(), bound("staff")) == (3, 1)
 
     @pytest.mark.parametrize("how", ["end", "delete", "expire", "raw"])
-    def test_however_a_session_goes_there_is_room_for_another(self, how: str) -> None:
+    def test_every_end_of_a_session_makes_room_for_another(self, how: str) -> None:
         for number in range(3):
             Session.objects.admit(row(str(number)), quota=9, limit=CAP)
         going = Session.objects.filter(owner="1")
@@ -330,7 +326,7 @@ class TestCap:
         with pytest.raises(TooManySessions):
             Session.objects.admit(row("newer"), quota=9, limit=CAP)
 
-    def test_a_lowered_or_raised_cap_holds_at_once(self) -> None:
+    def test_a_lowered_or_raised_cap_applies_at_once(self) -> None:
         for _ in range(3):
             Session.objects.admit(row(), quota=9, limit=CAP)
         with pytest.raises(TooManySessions):
@@ -349,7 +345,7 @@ class TestCap:
         assert opening(CAP) == ["SELECT"]
         assert opening(CAP) == opening(CAP) == []
 
-    def test_a_count_that_was_lost_or_spoiled_is_mended_by_counting(self) -> None:
+    def test_a_lost_or_wrong_count_is_corrected_by_counting(self) -> None:
         for _ in range(3):
             saved()
         with pytest.raises(TooManySessions):
@@ -420,7 +416,7 @@ class TestConcurrency:
 
         assert together(threads, work) == [each] * threads
         assert len(holders("crowd")) == quota
-        # Nothing is lost, and nobody was sent away without need.
+        # No session is lost, and none was refused without need.
         assert Session.objects.filter(owner="crowd").count() == threads * each
         assert Session.objects.filter(owner="crowd", end_reason=EndReason.QUOTA).count() == threads * each - quota
         assert Session.objects.filter(owner="crowd", terminated_at=None).count() == quota
@@ -441,10 +437,10 @@ class TestConcurrency:
 
     def test_one_of_many_that_end_a_session_at_once_announces_it(self) -> None:
         session = saved()
-        with closings() as heard:
+        with closings() as received:
             ended = together(5, lambda _: Session.objects.filter(pk=session.pk).end("client"))
         assert sorted(ended) == [0, 0, 0, 0, 1]
-        assert heard == [(session.pk, "client")]
+        assert received == [(session.pk, "client")]
 
     def test_a_lowered_quota_does_not_lock_its_openers_against_each_other(self) -> None:
         for _ in range(12):
@@ -459,6 +455,6 @@ def test_a_session_whose_row_is_deleted_has_ended() -> None:
     over, alive = saved(), saved()
     Session.objects.filter(pk=over.pk).end("r")
     pk = alive.pk
-    with closings() as heard:
+    with closings() as received:
         Session.objects.all().delete()
-    assert heard == [(pk, EndReason.DELETED)]
+    assert received == [(pk, EndReason.DELETED)]

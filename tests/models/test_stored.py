@@ -49,7 +49,7 @@ def refused(row: Any) -> set[str]:
 # Placeholders
 
 
-def test_a_text_s_placeholders(subtests: pytest.Subtests) -> None:
+def test_placeholders_of_a_text_are_found_and_validated(subtests: pytest.Subtests) -> None:
     for text, names, good in [
         ("Hi $who and ${who}", ["who"], True),
         ("$b $a $b_1", ["b", "a", "b_1"], True),
@@ -66,13 +66,13 @@ def test_a_text_s_placeholders(subtests: pytest.Subtests) -> None:
             assert (find_placeholders(text), has_valid_placeholders(text)) == (names, good)
 
 
-def test_a_length_is_known_before_anything_is_made() -> None:
+def test_the_maximum_length_is_computed_before_a_text_is_filled() -> None:
     values = {"a": "x" * 10, "b": "$a"}
     for text in ("$a$a-$b", "$$ $none ${a}"):
         assert len(fill(text, values)) <= get_max_filled_length(text, values) < 60
 
 
-def test_a_value_in_a_uri_stays_in_its_place() -> None:
+def test_a_value_cannot_leave_its_place_in_a_uri() -> None:
     assert fill_uri("docs://$a/x?y=$$", {"a": "../b?c=d#e f&ä"}) == "docs://..%2Fb%3Fc%3Dd%23e%20f%26%C3%A4/x?y=$"
 
 
@@ -85,7 +85,7 @@ def test_uris_are_accepted(subtests: pytest.Subtests) -> None:
             check_uri(uri)
 
 
-def test_other_texts_are_refused_as_uris(subtests: pytest.Subtests) -> None:
+def test_invalid_uris_are_refused(subtests: pytest.Subtests) -> None:
     for uri in ["", "refunds", "/a", "docs:", "docs://a b", "docs://ä", "docs://{a}", "Docs://a", "a://\n"]:
         with subtests.test(uri=uri), pytest.raises(ValidationError):
             check_uri(uri)
@@ -106,7 +106,7 @@ def test_a_prompt_that_cannot_be_served_is_refused(subtests: pytest.Subtests) ->
             assert refused(StoredPrompt(**{"name": "greet", **fields})) == wrong
 
 
-def test_a_name_is_taken_once_on_a_server() -> None:
+def test_a_name_is_unique_on_a_server() -> None:
     prompt()
     assert refused(StoredPrompt(name="greet")) == {"__all__"}
     StoredPrompt(name="greet", server="staff").full_clean()
@@ -180,7 +180,7 @@ def test_the_size_is_in_bytes() -> None:
 # Versions
 
 
-def test_a_version_says_who_changed_what() -> None:
+def test_a_version_records_the_user_and_the_changes() -> None:
     ada = get_user_model()._default_manager.create_user("ada")
     row = prompt()
     first = row.record(ada)
@@ -194,7 +194,7 @@ def test_a_version_says_who_changed_what() -> None:
     assert second.data["arguments"][0]["name"] == "who"
 
 
-def test_who_it_was_is_known_when_the_user_is_gone() -> None:
+def test_a_version_keeps_the_name_of_a_deleted_user() -> None:
     ada = get_user_model()._default_manager.create_user("ada")
     row = prompt()
     row.record(ada)
@@ -203,7 +203,7 @@ def test_who_it_was_is_known_when_the_user_is_gone() -> None:
     assert (version.user, version.username) == (None, "ada")
 
 
-def test_restoring_makes_a_new_version_and_forgets_nothing() -> None:
+def test_restoring_creates_a_new_version_and_deletes_none() -> None:
     row = prompt(tags=["a"], scopes=["read"], permission="shop.view_order")
     first = row.record()
     before = row.snapshot()
@@ -220,7 +220,7 @@ def test_restoring_makes_a_new_version_and_forgets_nothing() -> None:
     assert row.restore(restored) is None
 
 
-def test_what_cannot_be_restored_changes_nothing() -> None:
+def test_a_failed_restore_changes_nothing() -> None:
     row = prompt()
     first = row.record()
     row.name = "welcome"
@@ -242,7 +242,7 @@ def test_a_file_is_restored_byte_by_byte() -> None:
     assert (row.content, row.size) == (bytes(range(256)), 256)
 
 
-def test_the_oldest_versions_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_versions_are_deleted_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_module, "MAX_VERSIONS", 2)
     row = prompt()
     for number in range(4):
@@ -283,7 +283,7 @@ def test_a_fixture_can_be_loaded_elsewhere_and_again(tmp_path: Path) -> None:
     assert not StoredPromptVersion.objects.exists()
 
 
-def test_a_fixture_changes_what_is_there(tmp_path: Path) -> None:
+def test_a_fixture_updates_existing_rows(tmp_path: Path) -> None:
     row, file = prompt(), tmp_path / "stored.json"
     dumped(file)
     row.messages.update(text="changed")

@@ -36,7 +36,7 @@ class TestIssuing:
         assert secret not in f"{vars(row)} {row!r} {row}"
         assert row.token_hash not in f"{row!r} {row}"
 
-    def test_the_beginning_is_what_people_see(self, user: Any) -> None:
+    def test_the_prefix_is_shown_to_users(self, user: Any) -> None:
         row, token = issue(user)
         assert token.startswith(row.prefix)
         assert row.prefix.startswith("mcp_pat_")
@@ -49,7 +49,7 @@ class TestIssuing:
                     issue(user, scopes=[scope])
                 assert not PersonalAccessToken.objects.exists()
 
-    def test_one_string_is_not_taken_for_a_list_of_letters(self, user: Any) -> None:
+    def test_a_string_in_place_of_scopes_is_refused(self, user: Any) -> None:
         with pytest.raises(TypeError):
             issue(user, scopes="admin")
 
@@ -63,21 +63,21 @@ class TestIssuing:
         assert set(PersonalAccessToken.objects.usable()) == {forever, fresh}
         assert [token.is_usable for token in (forever, fresh, stale, revoked)] == [True, True, False, False]
 
-    def test_revoking_tells_the_caches_and_happens_once(self, user: Any) -> None:
+    def test_revoking_sends_a_signal_and_happens_once(self, user: Any) -> None:
         row, _ = issue(user)
-        heard: list[Any] = []
+        received: list[Any] = []
 
-        def hear(instance: Any, **_: Any) -> None:
-            heard.append(instance)
+        def record(instance: Any, **_: Any) -> None:
+            received.append(instance)
 
-        post_save.connect(hear, sender=PersonalAccessToken)
+        post_save.connect(record, sender=PersonalAccessToken)
         try:
             assert (row.revoke(), row.revoke()) == (True, False)
         finally:
-            post_save.disconnect(hear, sender=PersonalAccessToken)
-        assert heard == [row]
+            post_save.disconnect(record, sender=PersonalAccessToken)
+        assert received == [row]
 
-    def test_tokens_go_with_their_user(self, user: Any) -> None:
+    def test_tokens_are_deleted_with_their_user(self, user: Any) -> None:
         issue(user)
         user.delete()
         assert not PersonalAccessToken.objects.exists()
@@ -87,7 +87,7 @@ def fresh() -> str:
     return PersonalAccessToken().generate_token()
 
 
-def test_no_token_comes_twice() -> None:
+def test_tokens_are_unique() -> None:
     assert len({fresh() for _ in range(200)}) == 200
 
 
@@ -95,7 +95,7 @@ def test_a_token_is_well_formed() -> None:
     assert all(PersonalAccessToken.is_well_formed(fresh()) for _ in range(50))
 
 
-def test_every_wrong_letter_is_noticed() -> None:
+def test_every_changed_character_is_detected() -> None:
     token = fresh()
     for place in range(len(token)):
         other = "a" if token[place] != "a" else "b"
@@ -103,7 +103,7 @@ def test_every_wrong_letter_is_noticed() -> None:
 
 
 @given(st.text(max_size=80))
-def test_what_is_no_token_is_not_well_formed(text: str) -> None:
+def test_other_strings_are_not_well_formed(text: str) -> None:
     assert not PersonalAccessToken.is_well_formed(text)
     assert not PersonalAccessToken.is_well_formed(f"mcp_pat_{text}")
     assert len(PersonalAccessToken.hash(text)) == 64

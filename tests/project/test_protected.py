@@ -1,4 +1,4 @@
-"""The demo with an authorization server of its own: somebody logs in, and finds the pages."""
+"""The demo with an authorization server of its own: login, and the pages of users."""
 
 import subprocess
 import sys

@@ -78,7 +78,7 @@ def started(directory: Path, *, is_killed: bool = False, **more: str) -> Iterato
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # A shell lets what it starts in the background ignore Ctrl-C, and the test run may be there.
+            # A shell lets background processes ignore Ctrl-C, and the test run may be one.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         ) as process,
     ):
@@ -94,7 +94,7 @@ def started(directory: Path, *, is_killed: bool = False, **more: str) -> Iterato
 
 
 def read_welcome(process: subprocess.Popen[str]) -> str:
-    """Return what the demo prints until it serves; its last line says how to stop it."""
+    """Return the output of the demo until it serves; the last line explains how to stop it."""
     assert process.stdout is not None
     welcome = ""
     for line in process.stdout:
@@ -142,7 +142,7 @@ def test_the_welcome_names_the_page_the_endpoint_and_a_login_that_works(demo: De
         assert browser.get("/static/admin/css/base.css").status_code == 200
 
 
-def test_the_welcome_and_the_page_name_the_other_ways_in(demo: Demo) -> None:
+def test_the_welcome_and_the_page_name_the_other_transports(demo: Demo) -> None:
     page = httpx.get(demo.site).text
     (command,) = found(r"stdio +(\S.* manage\.py mcp_stdio)", demo.welcome)
     subprocess.run([*shlex.split(command), "--help"], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
@@ -168,7 +168,7 @@ def test_the_home_page_names_the_worker_that_rendered_it(demo: Demo) -> None:
     assert f"<code>{socket.gethostname()}, process {demo.pid}</code>" in httpx.get(demo.site).text
 
 
-def test_the_demo_is_prepared_for_workers_that_others_start(tmp_path: Path) -> None:
+def test_the_demo_can_be_served_by_other_workers(tmp_path: Path) -> None:
     command = [sys.executable, "manage.py", "demo", "--prepare"]
     ran = subprocess.run(
         command, cwd=ROOT, env=environment(tmp_path / "var"), capture_output=True, text=True, check=True
@@ -178,7 +178,7 @@ def test_the_demo_is_prepared_for_workers_that_others_start(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_client_sees_and_uses_everything(demo: Demo, mode: str) -> None:
+def test_a_client_lists_and_uses_everything(demo: Demo, mode: str) -> None:
     async def look() -> None:
         async with Client(demo.endpoint, mode=mode) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
@@ -280,7 +280,7 @@ def test_questions_about_rows_are_answered_by_filters_joins_groups_and_pages(dem
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_wrong_argument_is_answered_with_what_to_do(demo: Demo, mode: str) -> None:
+def test_an_invalid_argument_is_an_error_with_the_remedy(demo: Demo, mode: str) -> None:
     unknown = call(demo, mode, "country_statistics", {"country": "Atlantis"})
     assert unknown.is_error
     assert "give its ISO code or English name" in unknown.content[0].text
@@ -326,7 +326,7 @@ def test_a_trip_that_is_not_confirmed_is_not_saved(demo: Demo, mode: str) -> Non
     assert user.trip not in {trip["name"] for trip in trips}
 
 
-def test_a_client_that_watches_an_airport_is_told_when_another_process_saves_it(demo: Demo, fresh_dir: Path) -> None:
+def test_a_subscriber_is_notified_when_another_process_saves_an_airport(demo: Demo, fresh_dir: Path) -> None:
     code = "from project.airports.models import Airport; Airport.objects.get(iata='ZRH').save()"
     save = [sys.executable, "manage.py", "shell", "--command", code]
 
@@ -368,7 +368,7 @@ def test_the_protected_demo_refuses_a_client_without_a_token_and_shows_where_to_
     assert httpx.get(page).status_code == 302
 
 
-def test_the_issuer_has_to_be_what_is_served(fresh_dir: Path, demo: Demo) -> None:
+def test_the_issuer_must_equal_the_served_url(fresh_dir: Path, demo: Demo) -> None:
     told = {"DEMO_AUTH": "oauth", "DEMO_ORIGIN": "http://127.0.0.1:1"}
     command = [sys.executable, "manage.py", "demo", "--port", "0"]
     refused = subprocess.run(

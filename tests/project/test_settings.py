@@ -12,8 +12,8 @@ TIMEOUT_SECONDS = 580
 
 
 @pytest.mark.timeout(600)
-def test_what_is_inside_the_demo_works(tmp_path: Path) -> None:
-    """Runs the tests of `inside/`, and shows what they print when one fails."""
+def test_tests_inside_the_demo_pass(tmp_path: Path) -> None:
+    """Run the tests of `inside/`, and print their output if one fails."""
     done = subprocess.run(
         [
             sys.executable,

@@ -1,1 +1,1 @@
-"""Several workers behind one address: nothing that is said may depend on which of them says or hears it."""
+"""Several workers behind one address: no message depends on the worker that sends or receives it."""

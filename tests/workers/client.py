@@ -28,7 +28,7 @@ class Stream:
         self._reader, self._writer = reader, writer
         self.status, self.headers = 0, dict[str, str]()
         self.ended = False
-        """Has the server said that this is all? A connection that broke has not."""
+        """True after the terminating chunk of the response; a broken connection has none."""
 
     async def read_head(self) -> Self:
         """Read status and headers. Raises OSError or EOFError when the server is gone."""
@@ -57,7 +57,7 @@ class Stream:
             yield json.loads(b"".join([piece async for piece in self._pieces()]))
 
     def cut(self, *, reset: bool) -> None:
-        """Hang up, with RST or with FIN, whatever is still unread."""
+        """Close the connection, with RST or with FIN, also with unread data."""
         transport = self._writer.transport
         if reset:
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -89,15 +89,15 @@ async def request(
 
 
 def returned(result: Message) -> Any:
-    """Read what a tool returned, in any revision; structured content came with the third."""
+    """Read the result of a tool, in any revision; the third added structured content."""
     return json.loads(result["content"][0]["text"])
 
 
 class Refused(Exception):
     """The server answered with another status than the one that was hoped for."""
 
-    def __init__(self, status: int, said: object) -> None:
-        super().__init__(f"{status}: {said}")
+    def __init__(self, status: int, data: object) -> None:
+        super().__init__(f"{status}: {data}")
         self.status = status
 
 
@@ -155,10 +155,10 @@ class UserClient:
     async def result(self, port: int, method: str, params: Message | None = None, *, name: str | None = None) -> Any:
         """The result of a request. Raises Refused with the status and the error when there is none."""
         async with asyncio.timeout(WAIT_SECONDS), self.ask(port, method, params, name=name) as stream:
-            said = [message async for message in stream.messages()]
-            if stream.status != 200 or not said or "result" not in said[-1]:
-                raise Refused(stream.status, said)
-            return said[-1]["result"]
+            data = [message async for message in stream.messages()]
+            if stream.status != 200 or not data or "result" not in data[-1]:
+                raise Refused(stream.status, data)
+            return data[-1]["result"]
 
     async def value(self, port: int, tool: str, arguments: Message | None = None) -> Any:
         """Call a tool and return its value."""
@@ -168,7 +168,7 @@ class UserClient:
         return returned(result)
 
     async def notify(self, port: int, method: str, params: Message | None = None) -> int:
-        """Send a notification; the status, which says whether it was taken."""
+        """Send a notification. Return the status."""
         return await self.send(port, {"jsonrpc": "2.0", "method": method, "params": params or {}})
 
     async def send(self, port: int, message: Message) -> int:

@@ -1,7 +1,7 @@
 """Workers that share a database and a Redis.
 
-Two servers of one process each stand for two workers, because a test can say which of them it talks to; with
-`processes=2` it is one server of two processes, and the kernel says.
+Two servers of one process each are two workers, because a test can choose between them; with `processes=2` it is one
+server of two processes, and the kernel chooses.
 """
 
 import json

@@ -26,15 +26,15 @@ ITEM = re.compile(r"item://([^/]+)/(\d+)")
 
 
 class SessionListener:
-    """A client that reads a session's stream until a message says that this was all."""
+    """A client that reads the stream of a session until its last message."""
 
     def __init__(self, user: UserClient, chance: random.Random, place: ChoosePort) -> None:
         self.user, self._chance, self._choose_port = user, chance, place
         self.listening = asyncio.Event()
-        """Set when the first connection is up: what is said from now on is for it."""
+        """Set when the first connection is open: later messages are for it."""
         self.received: list[NumberedMessage] = []
         self.delays: list[float] = []
-        """Seconds from the moment something was said to the moment it was received, where that is known."""
+        """Seconds between sending and receipt of a message, if known."""
         self.connections = 0
         self.first_id: str | None = None
         self.last_id: str | None = None
@@ -56,7 +56,7 @@ class SessionListener:
         cut = False  # Is the deadline a cut, or the end of a silence?
         try:
             async with asyncio.timeout(SILENCE) as deadline, self._connected() as stream:
-                # Before there is an id, what a cut would lose cannot be asked for.
+                # Before the first event id, lost messages cannot be requested.
                 if rough() and self.last_id is not None:
                     cut = True
                     deadline.reschedule(now() + self._lifetime())
@@ -90,25 +90,25 @@ class SessionListener:
         return self._chance.uniform(*CONNECTED)
 
     def _take(self, message: Message) -> bool:
-        said, at = read(message)
-        if said.source == END:
+        message_read, at = read(message)
+        if message_read.source == END:
             return True
-        self.received.append(said)
+        self.received.append(message_read)
         if at is not None:
             self.delays.append(time.monotonic() - at)
         return False
 
     async def again(self, port: int) -> list[NumberedMessage]:
-        """Everything after the first event once more, from a worker that need not have said any of it."""
+        """Read all messages after the first event again, from any worker."""
         received: list[NumberedMessage] = []
         async with asyncio.timeout(2 * SILENCE), self.user.listen(port, self.first_id) as stream:
             assert stream.status == 200, stream.status
             async for event in stream.events():
                 if event.data:
-                    said, _ = read(json.loads(event.data))
-                    if said.source == END:
+                    message_read, _ = read(json.loads(event.data))
+                    if message_read.source == END:
                         break
-                    received.append(said)
+                    received.append(message_read)
         return received
 
 
@@ -119,8 +119,8 @@ def read(message: Message) -> tuple[NumberedMessage, float | None]:
         found = ITEM.fullmatch(params["uri"])
         assert found is not None, message
         return NumberedMessage(found[1], int(found[2])), None
-    said = params.get("data", params)
-    return NumberedMessage(said["source"], said["number"]), said.get("at")
+    message_read = params.get("data", params)
+    return NumberedMessage(message_read["source"], message_read["number"]), message_read.get("at")
 
 
 class CallReader:
@@ -136,10 +136,10 @@ class CallReader:
         self.process: int | None = None
         """Which process that is."""
         self.refused: int | None = None
-        """The status with which a worker said that there is no such call any more."""
+        """The status of a worker for a call that has ended."""
         self.connections = 0
         self.unread = False
-        """Was it cut off before it had been told anything? Then there is nothing to resume."""
+        """True if the connection was cut before its first event, so there is nothing to resume."""
         self._last_id: str | None = None
 
     def __repr__(self) -> str:

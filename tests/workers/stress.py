@@ -24,12 +24,12 @@ class StressPlan:
     """Amounts of clients and messages."""
 
     sessions: int = 12
-    told: int = 22
+    private: int = 22
     """Messages to each session."""
     changed: int = 8
     """Resources of each session's own that change."""
     shared: int = 5
-    """Things that each of two broadcasters says to all, and resources that each of them changes for all."""
+    """Messages and resource changes that each of two broadcasters sends to all."""
     calls: int = 2
     """Of each session."""
     counted: int = 20
@@ -41,7 +41,7 @@ class StressPlan:
     @property
     def messages(self) -> int:
         """Messages that each session gets on its own stream."""
-        return self.told + self.changed + 4 * self.shared
+        return self.private + self.changed + 4 * self.shared
 
     @property
     def reconnects(self) -> int:
@@ -64,7 +64,7 @@ class StressOutcome:
         """Sources of messages to this listener."""
         name = listener.user.name
         return {
-            f"told-{name}",
+            f"private-{name}",
             f"own-{name}",
             *(f"{what}-{broadcaster}" for what in ("broadcast", "all") for broadcaster in (0, 1)),
         }
@@ -87,7 +87,7 @@ class StressOutcome:
 
     @property
     def uncertain(self) -> int:
-        """Things said of which the speaker does not know whether they were."""
+        """Messages without a response, so the sender does not know if they were published."""
         return sum(map(len, self.event_log.uncertain.values()))
 
     @property
@@ -101,7 +101,7 @@ class StressOutcome:
         return [reader for reader in self.readers if reader.result is None]
 
     def broken(self) -> list[CallReader]:
-        """Calls that were neither received to the end, exactly and in order, nor given up by being told so."""
+        """Calls that neither arrived completely and in order nor ended with an error."""
         whole = list(range(1, self.plan.counted + 1))
         return [
             reader
@@ -129,7 +129,7 @@ class StressRun:
         self._chance = random.Random(plan.seed)
         self._event_log = EventLog()
         self._rough = True
-        self._pause = plan.seconds / (plan.told + plan.changed)
+        self._pause = plan.seconds / (plan.private + plan.changed)
 
     async def run(self, meanwhile: Callable[[], Awaitable[None]] | None = None) -> StressOutcome:
         """Run, with something that happens meanwhile. Raises TimeoutError when it is stuck."""
@@ -162,7 +162,7 @@ class StressRun:
                 await asyncio.sleep(0.05)
             self._rough = False
             for listener in listeners:
-                await self._publish(listener.user, "tell", END, 1)
+                await self._publish(listener.user, "send_private", END, 1)
         port = self._choose_port()
         outcome.again = await asyncio.gather(*(listener.again(port) for listener in listeners))
         return outcome
@@ -181,7 +181,9 @@ class StressRun:
     async def _publish_to(self, user: UserClient) -> None:
         """Publish all messages for one session."""
         chance = self._fork()
-        what = [("tell", f"told-{user.name}")] * self.plan.told + [("change", f"own-{user.name}")] * self.plan.changed
+        what = [("send_private", f"private-{user.name}")] * self.plan.private + [
+            ("change", f"own-{user.name}")
+        ] * self.plan.changed
         chance.shuffle(what)
         await self._publish_all(user, what, chance, self._pause)
 

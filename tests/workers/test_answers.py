@@ -86,7 +86,7 @@ async def delays(pair: Workers, revision: str, questions: int, *, across: bool) 
 
 
 @pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
-async def test_every_answer_that_lands_on_the_other_worker_arrives(pair: Workers, revision: str) -> None:
+async def test_a_response_posted_to_the_other_worker_arrives(pair: Workers, revision: str) -> None:
     alone = await delays(pair, revision, QUESTIONS // 4, across=False)
     across = await delays(pair, revision, QUESTIONS, across=True)
     assert len(across) == QUESTIONS
@@ -97,13 +97,13 @@ async def test_every_answer_that_lands_on_the_other_worker_arrives(pair: Workers
     )
 
 
-async def test_an_answer_arrives_without_any_wake(pair: Workers) -> None:
+async def test_a_response_arrives_without_wakes(pair: Workers) -> None:
     pair.set_faults(DeliveryFaults(lost=1))
     across = await delays(pair, HANDSHAKE, 2 * CLIENTS, across=True)
     assert len(across) == 2 * CLIENTS
 
 
-async def test_an_answer_arrives_at_a_worker_whose_clock_differs(shared: Workers) -> None:
+async def test_a_response_arrives_at_a_worker_with_another_clock(shared: Workers) -> None:
     with workers(shared.database, shared.redis, many=1) as own:
         for difference in (-300, 300):
             own.start(environ={"SITE_CLOCK_DIFFERENCE": str(difference)})

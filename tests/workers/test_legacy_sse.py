@@ -31,7 +31,7 @@ def calls(client: LegacyClient, many: int, *, at_once: int) -> None:
         ids = [one.result() for one in sent]
     assert sorted(answer["id"] for answer in answers) == sorted(ids)
     assert len({answer["result"]["structuredContent"]["result"] for answer in answers}) == 1
-    # Nothing comes twice: what is sent last is answered next.
+    # No response comes twice: the next response is that of the last request.
     assert client.request("ping")["result"] == {}
 
 
@@ -84,7 +84,7 @@ def test_a_call_is_cancelled_through_the_other_worker(pair: Workers) -> None:
         pair.event(tag, "cancelled")
 
 
-def test_where_the_worker_of_the_stream_was_killed_posts_are_refused(own_pair: Workers) -> None:
+def test_posts_are_refused_after_the_worker_of_the_stream_was_killed(own_pair: Workers) -> None:
     holder, other = own_pair.servers
     with apart(own_pair) as client:
         assert client.request("ping")["result"] == {}
@@ -94,7 +94,7 @@ def test_where_the_worker_of_the_stream_was_killed_posts_are_refused(own_pair: W
             assert set(pool.map(lambda _: post_status(client, other.port), range(40))) == {404}
 
 
-def test_where_the_worker_of_the_stream_was_stopped_the_stream_ends_first(own_pair: Workers) -> None:
+def test_the_stream_ends_before_its_stopped_worker(own_pair: Workers) -> None:
     holder, other = own_pair.servers
     with apart(own_pair) as client:
         own_pair.stop(holder, kill=False)
@@ -102,7 +102,7 @@ def test_where_the_worker_of_the_stream_was_stopped_the_stream_ends_first(own_pa
         assert post_status(client, other.port) == 404
 
 
-def test_a_client_that_leaves_leaves_nothing_behind(pair: Workers) -> None:
+def test_a_disconnected_client_leaves_no_session_and_no_call(pair: Workers) -> None:
     here, there = pair.ports
 
     def live_sessions() -> int:
@@ -126,14 +126,14 @@ def test_a_client_that_leaves_leaves_nothing_behind(pair: Workers) -> None:
     wait_until(lambda: all(now <= then for now, then in zip(open_channels(), open_before, strict=True)), open_channels)
 
 
-def test_a_session_that_is_ended_elsewhere_ends_its_stream(pair: Workers) -> None:
+def test_a_session_ended_on_another_worker_ends_its_stream(pair: Workers) -> None:
     with apart(pair) as client:
         pair.run("from mcp_django.models import Session; Session.objects.filter(terminated_at=None).end('by hand')")
         assert client.is_over()
         assert post_status(client) == 404
 
 
-def test_a_flood_of_posts_for_a_stream_that_is_gone_writes_nothing(pair: Workers) -> None:
+def test_a_flood_of_posts_for_an_ended_stream_writes_nothing(pair: Workers) -> None:
     with apart(pair) as client:
         client.leave()
         wait_until(lambda: post_status(client) == 404)

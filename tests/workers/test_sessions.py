@@ -33,7 +33,7 @@ async def opened(stack: AsyncExitStack, user: UserClient, port: int, last_event_
 
 
 async def begun(stack: AsyncExitStack, user: UserClient, port: int, tag: str) -> Stream:
-    """A call that takes long and has said something."""
+    """A long call that has sent a message."""
     stream: Stream = await stack.enter_async_context(user.call(port, "linger", {"tag": tag}))
     assert stream.status == 200
     return stream
@@ -79,7 +79,7 @@ async def test_a_session_that_is_deleted_on_one_worker_is_unknown_on_the_other(e
     [(0, 'end("ended by hand")'), (1, "delete()[1]['mcp_django.Session']")],
     ids=["ended", "deleted, no wakes"],
 )
-async def test_a_session_that_another_process_ends_has_ended_on_all_workers(
+async def test_a_session_ended_by_another_process_has_ended_on_all_workers(
     pair: Workers, lost: float, how: str
 ) -> None:
     """As the actions of the admin do, in a process without a server."""
@@ -103,7 +103,7 @@ async def test_a_session_that_another_process_ends_has_ended_on_all_workers(
             await asyncio.to_thread(pair.event, tag, "cancelled")
 
 
-async def test_a_cancellation_that_lands_on_the_other_worker_cancels(either: Workers) -> None:
+async def test_a_cancellation_on_the_other_worker_cancels_the_call(either: Workers) -> None:
     here, there = either.ports
     async with AsyncExitStack() as stack:
         user = await UserClient.initialized("fickle", here)
@@ -113,7 +113,7 @@ async def test_a_cancellation_that_lands_on_the_other_worker_cancels(either: Wor
         await stack.enter_async_context(user.call(here, "linger", {"tag": stays}))
         assert await user.notify(there, "notifications/cancelled", {"requestId": id}) == 202
         await asyncio.to_thread(either.event, gone, "cancelled")
-        assert [m for m in await rest(cancelled) if "method" not in m] == [], "nothing more is said of it"
+        assert [m for m in await rest(cancelled) if "method" not in m] == [], "no further message of the call"
         assert not either.servers[0].events(stays, "cancelled")
         await user.delete(here)
 
@@ -129,7 +129,7 @@ async def test_a_session_cannot_cancel_the_call_of_another(pair: Workers) -> Non
         assert "result" in (await rest(calling))[-1]  # type: ignore[operator]
 
 
-async def test_a_log_level_that_is_set_on_one_worker_holds_on_the_other(either: Workers) -> None:
+async def test_a_log_level_set_on_one_worker_applies_on_the_other(either: Workers) -> None:
     here, there = either.ports
     user = await UserClient.initialized("quiet", here)
     assert await spoken(user, there) > 0
@@ -146,9 +146,7 @@ async def spoken(user: UserClient, port: int) -> int:
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["told to end", "killed"])
-async def test_a_restart_of_all_workers_keeps_sessions_and_what_is_said_meanwhile(
-    own_pair: Workers, kill: bool
-) -> None:
+async def test_a_restart_of_all_workers_keeps_sessions_and_messages(own_pair: Workers, kill: bool) -> None:
     user = await UserClient.initialized("patient", own_pair.ports[0], HANDSHAKE)
     await user.result(own_pair.ports[0], "resources/subscribe", {"uri": "item://restart/1"})
     await user.result(own_pair.ports[0], "resources/subscribe", {"uri": "item://restart/2"})
@@ -177,7 +175,7 @@ async def test_a_restart_of_all_workers_keeps_sessions_and_what_is_said_meanwhil
     assert received == [NumberedMessage("restart", 1), NumberedMessage("restart", 2)]
 
 
-async def test_a_stream_that_is_resumed_after_a_deploy_is_told_that_lists_changed(shared: Workers) -> None:
+async def test_a_stream_resumed_after_a_deploy_is_notified_of_changed_lists(shared: Workers) -> None:
     with workers(shared.database, shared.redis, many=1) as own:
         user = await UserClient.initialized("updated", own.ports[0])
         tools = await user.result(own.ports[0], "tools/list")

@@ -11,7 +11,7 @@ from tests.workers.harness import Workers
 from tests.workers.listeners import read
 
 
-async def test_a_stream_that_is_opened_on_the_other_worker_takes_the_place_of_the_first(pair: Workers) -> None:
+async def test_a_stream_opened_on_the_other_worker_replaces_the_first(pair: Workers) -> None:
     here, there = pair.ports
     user = await UserClient.initialized("moving", here)
     async with AsyncExitStack() as stack:
@@ -22,7 +22,7 @@ async def test_a_stream_that_is_opened_on_the_other_worker_takes_the_place_of_th
             assert [message async for message in first.messages()] == []
         assert first.ended
         for number, port in enumerate(pair.ports):
-            await user.value(port, "tell", {"source": "moved", "number": number})
+            await user.value(port, "send_private", {"source": "moved", "number": number})
         messages = second.messages()
         async with asyncio.timeout(WAIT_SECONDS):
             received = [read(await anext(messages))[0] for _ in pair.ports]
@@ -52,7 +52,7 @@ async def resumed(user: UserClient, port: int, id: str) -> int:
         return status
 
 
-async def test_a_client_that_follows_a_call_on_another_worker_is_told_when_its_worker_is_killed(
+async def test_a_client_that_resumes_a_call_gets_an_error_when_its_worker_is_killed(
     own_pair: Workers,
 ) -> None:
     """The stream ends after the messages that the call had sent, and the call is gone."""
@@ -77,7 +77,7 @@ async def test_a_client_that_follows_a_call_on_another_worker_is_told_when_its_w
     assert await resumed(user, there, last) in (400, 404)
 
 
-async def test_an_answer_that_was_sent_and_did_not_arrive_survives_the_end_of_its_worker(own_pair: Workers) -> None:
+async def test_a_lost_response_survives_the_end_of_its_worker(own_pair: Workers) -> None:
     """The last bytes were in the network when the connection broke."""
     here, there = own_pair.ports
     user = await UserClient.initialized("deployed", here)

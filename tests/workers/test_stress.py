@@ -26,10 +26,10 @@ GONE = {400, 404}
 
 
 def assert_exact(outcome: StressOutcome) -> None:
-    """Assert what every run keeps."""
+    """Assert the invariants of every run."""
     print(outcome)
     assert outcome.difference() == Difference()
-    assert len(outcome.shared()) == 1, "what is said to all is received in different orders"
+    assert len(outcome.shared()) == 1, "messages to all are received in different orders"
     for listener, again in zip(outcome.listeners, outcome.again, strict=True):
         missing = len(listener.received) - len(again)
         # Without a priming event the first id is the first message's.
@@ -41,14 +41,14 @@ def assert_exact(outcome: StressOutcome) -> None:
 
 
 def assert_whole(outcome: StressOutcome) -> None:
-    """Assert what holds as long as every worker lives."""
+    """Assert the invariants of runs without killed workers."""
     assert_exact(outcome)
     assert outcome.received == outcome.plan.sessions * outcome.plan.messages
     assert outcome.uncertain == 0
     assert outcome.given_up == []
 
 
-def assert_clients_were_told(outcome: StressOutcome) -> None:
+def assert_clients_got_errors(outcome: StressOutcome) -> None:
     """No client takes half of an answer for the whole: it is refused, or has received nothing."""
     assert {reader.refused for reader in outcome.given_up if not reader.unread} <= GONE
 
@@ -86,7 +86,7 @@ async def test_cuts_and_a_redis_that_restarts(pair: Workers) -> None:
         group.create_task(listener.listen(lambda: False))
         await listener.listening.wait()
         await eventually(redis.channels, "no worker subscribes again")
-        await user.value(here, "tell", {"source": END, "number": 1})
+        await user.value(here, "send_private", {"source": END, "number": 1})
 
 
 async def test_cuts_and_a_worker_that_is_killed(own_pair: Workers) -> None:
@@ -101,11 +101,11 @@ async def test_cuts_and_a_worker_that_is_killed(own_pair: Workers) -> None:
     outcome = await StressRun(own_pair, replace(PLAN, seed=3)).run(kill)
     assert_exact(outcome)
     assert {reader.port for reader in outcome.given_up} <= {killed}
-    assert_clients_were_told(outcome)
+    assert_clients_got_errors(outcome)
 
 
 async def test_two_processes_behind_one_port_one_of_which_is_killed(shared: Workers) -> None:
-    """The same where the kernel says which worker gets a connection, and the server brings back a worker that died."""
+    """The kernel distributes the connections, and the server restarts a killed worker."""
 
     async def kill() -> None:
         await asyncio.sleep(PLAN.seconds / 3)
@@ -116,4 +116,4 @@ async def test_two_processes_behind_one_port_one_of_which_is_killed(shared: Work
         outcome = await StressRun(server, replace(PLAN, sessions=PLAN.sessions // 2, seed=4)).run(kill)
     assert_exact(outcome)
     assert {reader.process for reader in outcome.given_up} <= {victim, None}
-    assert_clients_were_told(outcome)
+    assert_clients_got_errors(outcome)

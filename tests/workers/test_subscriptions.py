@@ -34,7 +34,7 @@ async def by_a_shell(pair: Workers, source: str) -> None:
 
 
 async def by_a_transaction_of_a_shell(pair: Workers, source: str) -> None:
-    """One that is rolled back says nothing, and one that is committed says it then."""
+    """A change that is rolled back sends no notification, and a committed one sends it at the commit."""
     code = f"""
         from django.db import transaction
         from mcp_django.notifications import notify_resource_updated
@@ -55,7 +55,7 @@ PUBLISHERS = [by_the_other_worker, by_a_thread, by_a_shell, by_a_transaction_of_
 
 @asynccontextmanager
 async def listening(user: UserClient, port: int, uris: list[str]) -> AsyncIterator[AsyncIterator[Message]]:
-    """An open `subscriptions/listen` of the stateless era that has been acknowledged, and what it says."""
+    """Open and acknowledge `subscriptions/listen` of the stateless era. Yield its messages."""
     async with user.ask(port, "subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}) as stream:
         assert stream.status == 200, stream.status
         messages = stream.messages()
@@ -67,7 +67,7 @@ async def listening(user: UserClient, port: int, uris: list[str]) -> AsyncIterat
 
 
 async def next_update(messages: AsyncIterator[Message]) -> Message:
-    """Read up to the next update of a resource. What other tests have changed may be told before."""
+    """Read up to the next update of a resource. Changes of other tests may come first."""
     async for message in messages:
         if message["method"] == "notifications/resources/updated":
             return message
@@ -97,7 +97,7 @@ async def test_a_change_reaches_a_listener_and_a_session_that_subscribed_on_the_
     assert of_listener["params"]["_meta"][META + "subscriptionId"] == listener.last_id
 
 
-async def test_an_unsubscription_on_one_worker_holds_on_the_other(pair: Workers) -> None:
+async def test_an_unsubscription_on_one_worker_applies_on_the_other(pair: Workers) -> None:
     here, there = pair.ports
     user = await UserClient.initialized("fickle", here)
     for number in (1, 2):
@@ -111,7 +111,7 @@ async def test_an_unsubscription_on_one_worker_holds_on_the_other(pair: Workers)
     assert received["params"]["uri"] == "item://fickle/2"
 
 
-async def test_a_subscription_holds_while_the_client_listens_on_the_other_worker(pair: Workers) -> None:
+async def test_a_subscription_applies_to_a_stream_on_the_other_worker(pair: Workers) -> None:
     here, there = pair.ports
     user = await UserClient.initialized("curious", here)
     async with asyncio.timeout(2 * WAIT_SECONDS), user.listen(there) as stream:

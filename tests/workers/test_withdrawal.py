@@ -124,7 +124,7 @@ async def withdrawn(pair: Workers, how: str, name: str) -> float:
     return time.monotonic()
 
 
-async def test_what_was_opened_with_a_credential_ends_with_it_and_the_next_request_is_refused(pair: Workers) -> None:
+async def test_streams_end_with_their_credential_and_the_next_request_is_refused(pair: Workers) -> None:
     here, there = pair.ports
     admin, expiring = UserClient("admin"), asyncio.Event()  # set once that token has opened all that it can
     tokens: dict[str, str] = await admin.value(there, "people", {"names": [*LOST, NARROWED, GRANT]})
@@ -170,7 +170,7 @@ async def wait_until_not_found(token: str, port: int, tool: str = "secret") -> N
 
 @asynccontextmanager
 async def listening(token: str, port: int, numbers: range) -> AsyncIterator[AsyncIterator[Message]]:
-    """A stream on which secrets are told, and after each something that is none."""
+    """A stream of notifications about secrets, each followed by one about a public resource."""
     uris = [uri for number in numbers for uri in (f"secret://{number}", f"item://beat/{number}")]
     wanted = {"notifications": {"resourceSubscriptions": uris}}
     async with UserClient(token).ask(port, "subscriptions/listen", wanted) as stream:
@@ -179,13 +179,13 @@ async def listening(token: str, port: int, numbers: range) -> AsyncIterator[Asyn
         yield messages
 
 
-async def test_a_user_who_has_lost_a_permission_neither_finds_nor_is_told_of_what_needs_it(pair: Workers) -> None:
+async def test_a_user_who_lost_a_permission_gets_neither_entries_nor_notifications(pair: Workers) -> None:
     here, there = pair.ports
     tokens = await UserClient("admin").value(there, "people", {"names": [*RIGHTS, *POLICIES]})
     most = 40
 
     async def receives(messages: AsyncIterator[Message], number: int) -> bool:
-        """Is the secret told before what is none?"""
+        """Return True if the notification of the secret comes before that of the public resource."""
         await UserClient("admin").value(here, "change_secret", {"number": number})
         received = False
         while (uri := (await anext(messages))["params"]["uri"]) != f"item://beat/{number}":
@@ -194,7 +194,7 @@ async def test_a_user_who_has_lost_a_permission_neither_finds_nor_is_told_of_wha
 
     async def lose(how: str) -> dict[str, float]:
         token = tokens[how]
-        # Secrets of its own: of what the others change it could hear one half before it listens, and the other after.
+        # Each case has its own secrets: changes of other cases could come before and after the subscription.
         first = RIGHTS.index(how) * most
         numbers = range(first, first + most)
 
@@ -205,7 +205,7 @@ async def test_a_user_who_has_lost_a_permission_neither_finds_nor_is_told_of_wha
             since = await withdrawn(pair, how, how)
             assert not await finds(token, there)
 
-            async def wait_until_not_told() -> None:
+            async def wait_until_not_notified() -> None:
                 for number in numbers[1:]:
                     if not await receives(messages, number):
                         return
@@ -213,7 +213,7 @@ async def test_a_user_who_has_lost_a_permission_neither_finds_nor_is_told_of_wha
                 raise AssertionError("the stream still gets what its user may not see")
 
             took = await asyncio.gather(
-                timed(wait_until_not_found(token, here), since), timed(wait_until_not_told(), since)
+                timed(wait_until_not_found(token, here), since), timed(wait_until_not_notified(), since)
             )
             return dict(zip(("the next request", "a_listen"), took, strict=True))
 

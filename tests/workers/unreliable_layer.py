@@ -1,6 +1,6 @@
-"""A channel layer that treats what it carries badly: it loses, repeats and delays a share of it, by a seed.
+"""A channel layer that loses, repeats and delays a share of its messages, by a seed.
 
-What share is read from the file that SITE_WAKES names, at every message, so that a test may change its mind.
+The share is read from the file SITE_WAKES at every message, so that a test can change it.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Distances, search, regions: what the tools are made of."""
+"""Distances, search and regions, which the tools use."""
 
 import datetime
 import random
@@ -30,7 +30,7 @@ def test_distance_is_that_of_the_great_circle() -> None:
     assert distance_km(10, 20, 10, 20) == 0
 
 
-def test_the_box_around_a_point_holds_every_point_of_the_circle() -> None:
+def test_the_box_around_a_point_contains_every_point_of_the_circle() -> None:
     numbers = random.Random(7)
     for _ in range(3000):
         latitude, longitude = numbers.uniform(-90, 90), numbers.uniform(-180, 180)
@@ -81,7 +81,7 @@ def test_search_finds_by_code_and_by_words_without_regard_to_accents(text: str) 
         ("S\N{LATIN SMALL LETTER DOTLESS I}rnak", "sirnak"),
     ],
 )
-def test_fold_leaves_plain_letters(text: str, plain: str) -> None:
+def test_folding_yields_plain_letters(text: str, plain: str) -> None:
     assert fold(text) == plain
 
 
@@ -108,7 +108,7 @@ def test_a_region_is_found_by_name_and_never_guessed(
 
 
 @pytest.mark.django_db
-def test_the_loaded_rows_hang_together() -> None:
+def test_the_loaded_rows_are_consistent() -> None:
     zurich = Airport.objects.select_related("country", "region").get(icao="LSZH")
     assert (zurich.iata, zurich.country.name, zurich.region and zurich.region.code) == ("ZRH", "Switzerland", "CH-ZH")
     assert Country.objects.count() == 3
@@ -118,7 +118,7 @@ def test_the_loaded_rows_hang_together() -> None:
 
 
 @pytest.mark.django_db
-def test_saving_the_same_trip_twice_saves_it_once() -> None:
+def test_saving_a_trip_is_idempotent() -> None:
     owner = User.objects.create_user("traveller")
     route = [Airport.objects.get(icao=code) for code in ("LSZH", "NFFN", "NZAA")]
     form = TripForm(name="Far", depart_on=datetime.date(2030, 1, 2))

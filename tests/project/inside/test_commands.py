@@ -1,4 +1,4 @@
-"""`loadairports` and `demo`, and what the project keeps to itself. `test_served.py` starts the demo for good."""
+"""`loadairports` and `demo`, and private files of the project. `test_served.py` starts the real demo."""
 
 import io
 import socket
@@ -18,7 +18,7 @@ from tests.project.inside.conftest import COUNTRIES
 
 
 @pytest.mark.django_db
-def test_the_loader_may_run_again_and_draws_no_bar_into_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_loader_is_repeatable_and_draws_no_bar_into_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
     before = list(Airport.objects.values())
     call_command("loadairports", country=COUNTRIES)
     assert list(Airport.objects.values()) == before
@@ -28,7 +28,7 @@ def test_the_loader_may_run_again_and_draws_no_bar_into_a_pipe(capfd: pytest.Cap
 
 
 class Terminal(io.StringIO):
-    """Says that a person is looking."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -43,7 +43,7 @@ def test_the_loader_draws_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.django_db
-def test_the_loader_mends_rows_and_leaves_no_half_of_a_load_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loader_corrects_rows_and_is_atomic(monkeypatch: pytest.MonkeyPatch) -> None:
     Airport.objects.filter(icao="LSZH").update(name="Wrong")
     call_command("loadairports", country=["ch"], limit=500, verbosity=0)
     assert Airport.objects.get(icao="LSZH").name == "Zurich Airport"
@@ -57,12 +57,12 @@ def test_the_loader_mends_rows_and_leaves_no_half_of_a_load_behind(monkeypatch: 
     assert not Country.objects.filter(code="FJ").exists()
 
 
-def test_the_loader_refuses_a_country_that_does_not_exist() -> None:
+def test_the_loader_refuses_an_unknown_country() -> None:
     with pytest.raises(CommandError, match="No country has the code XX"):
         call_command("loadairports", country=["XX"])
 
 
-def test_a_port_in_use_is_said_in_a_sentence() -> None:
+def test_a_port_in_use_is_reported_in_a_sentence() -> None:
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         taken.listen()
@@ -84,7 +84,7 @@ def test_the_login_of_the_demo_is_kept_and_works_again_after_a_change(tmp_path: 
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_what_the_project_writes_is_private_and_ignores_itself() -> None:
+def test_files_of_the_project_are_private_and_ignored_by_git() -> None:
     assert (settings.DEMO_DIR / ".gitignore").read_text() == "*\n"
     assert (settings.DEMO_DIR / "secret_key").stat().st_mode & 0o077 == 0
     assert (settings.DEMO_DIR / "secret_key").read_text() == settings.SECRET_KEY

@@ -1,4 +1,4 @@
-"""What a browser sees, and what Django says of the project."""
+"""Pages of the project in a browser, and system checks."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ from project.airports.views import Login, in_words
 pytestmark = pytest.mark.django_db
 
 
-def test_the_system_checks_have_nothing_to_say(settings: Any) -> None:
+def test_the_system_checks_report_nothing(settings: Any) -> None:
     settings.DEBUG = True  # as the demo is by default; pytest-django turns it off
     call_command("check", fail_level="WARNING")
 
@@ -32,14 +32,14 @@ def test_the_migrations_are_up_to_date() -> None:
     call_command("makemigrations", check=True, dry_run=True)
 
 
-def test_the_home_page_shows_the_endpoint_as_the_reader_reaches_it() -> None:
+def test_the_home_page_shows_the_endpoint_at_the_host_of_the_request() -> None:
     page = Client().get("/", headers={"host": "localhost:8123"}).content.decode()
     assert "http://localhost:8123/mcp" in page
     assert "claude mcp add --transport http airports http://localhost:8123/mcp" in page
     assert "testserver" not in page
 
 
-def test_the_home_page_names_no_other_way_in_under_wsgi() -> None:
+def test_the_home_page_names_no_other_transport_under_wsgi() -> None:
     page = Client().get("/", headers={"host": "localhost:8123"}).content.decode()
     assert "mcp_stdio" not in page
 
@@ -70,7 +70,7 @@ def test_the_home_page_lists_each_tool_in_one_line_with_details_on_demand() -> N
     assert 'type="search"' in tools
 
 
-def test_a_host_that_is_not_ours_gets_no_page() -> None:
+def test_an_unknown_host_gets_no_page() -> None:
     assert Client().get("/", headers={"host": "evil.example"}).status_code == 400
 
 
@@ -91,7 +91,7 @@ def test_the_admin_search_of_airports_ignores_accents() -> None:
     assert "LSZH" in page.content.decode()
 
 
-def test_the_bridge_is_told_to_allow_http_beyond_loopback_only() -> None:
+def test_the_bridge_has_the_option_for_http_beyond_loopback_only() -> None:
     def desktop(url: str) -> str:
         return next(s.text for s in snippets("airports", url, "r") if s.client == "Claude Desktop")
 
@@ -100,7 +100,7 @@ def test_the_bridge_is_told_to_allow_http_beyond_loopback_only() -> None:
     assert "--allow-http" in desktop("http://airports.example/mcp")
 
 
-def test_every_line_carries_the_token_that_the_server_asks_for() -> None:
+def test_every_command_has_the_required_token() -> None:
     for snippet in snippets("airports", "http://127.0.0.1:8000/mcp", "r", token="YOUR_TOKEN"):
         assert "Bearer YOUR_TOKEN" in snippet.text, snippet.client
     assert not any("Bearer" in s.text for s in snippets("airports", "http://127.0.0.1:8000/mcp", "r"))
@@ -116,7 +116,7 @@ def test_every_line_carries_the_token_that_the_server_asks_for() -> None:
         ({}, "any"),
     ],
 )
-def test_a_schema_is_said_in_words(rule: dict[str, object], words: str) -> None:
+def test_a_schema_is_described_in_words(rule: dict[str, object], words: str) -> None:
     assert in_words(rule) == words
 
 
@@ -135,7 +135,7 @@ def test_a_database_url_is_read() -> None:
         environment.database("mysql://db/airports", default=default)
 
 
-def test_the_login_page_announces_the_consent_page_only_if_it_comes_next() -> None:
+def test_the_login_page_announces_the_consent_page_if_it_is_next() -> None:
     request = RequestFactory().get("/accounts/login/", headers={"host": "localhost"})
     for target, is_announced in (("/o/authorize/?client_id=1", True), ("/o/tokens/", False), ("", False)):
         request.GET = QueryDict(urlencode({"next": target}))

@@ -27,6 +27,6 @@ def test_a_client_loads_the_list_of_tools_without_warnings(tools: list[dict[str,
     assert list(find_host_findings(tools)) == []
 
 
-def test_the_list_of_tools_stays_small(tools: list[dict[str, Any]]) -> None:
+def test_the_list_of_tools_is_small(tools: list[dict[str, Any]]) -> None:
     assert len(tools) == 33
     assert len(jsonrpc.dumps(tools)) <= MAX_LIST_BYTES

@@ -1,4 +1,4 @@
-"""What a model can find out through the toolsets, and what that costs: at most two statements a call."""
+"""Queries of a model through the toolsets, with at most two SQL statements a call."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ STATEMENTS = 2
 
 
 class Client:
-    """Somebody who asks, and what was asked of the tables of the airports."""
+    """A client, and its SQL statements about airports."""
 
     def __init__(self, principal: Any = None) -> None:
         self._caller = InProcessClient(get_server("default"), principal or local_principal())
@@ -102,7 +102,7 @@ def test_aggregation_answers_how_many_airports_countries_have_and_how_high_they_
     ] == [(row["country__name"], row["n"], pytest.approx(row["mean"]), row["top"]) for row in rows.order_by("-n")]
 
 
-def test_groups_can_be_chosen_by_what_they_come_to() -> None:
+def test_groups_can_be_filtered_by_their_metrics() -> None:
     found = Client().call(
         "airport_aggregate", group_by=["region"], filters={"country": "NZ"}, having={"count__gte": 10}
     )
@@ -119,7 +119,7 @@ def test_paging_gives_every_airport_once() -> None:
     assert cities == sorted(cities)
 
 
-def test_a_search_is_that_of_the_site() -> None:
+def test_a_search_equals_that_of_the_site() -> None:
     found = Client().call("airport_list", search="zurich ZRH")
     assert [row["icao"] for row in found["items"]] == ["LSZH"]
 
@@ -135,7 +135,7 @@ def test_an_airport_is_a_resource_and_its_code_is_completed() -> None:
     assert "LSZH" in offered
 
 
-def test_trips_are_those_of_who_asks() -> None:
+def test_trips_are_those_of_the_caller() -> None:
     ada, bob = [User.objects.create_superuser(name) for name in ("ada", "bob")]
     ends = {"origin_id": "LSZH", "destination_id": "NZAA"}
     mine = Trip.objects.create(owner=ada, name="South", **ends)
@@ -148,7 +148,7 @@ def test_trips_are_those_of_who_asks() -> None:
     assert client.read(f"airports.trip://{mine.pk}")["name"] == "South"
 
 
-def test_a_trip_is_written_for_who_asks_with_its_stops() -> None:
+def test_a_trip_is_written_for_the_caller_with_its_stops() -> None:
     ada, bob = [User.objects.create_superuser(name) for name in ("ada", "bob")]
     mine = Client(DjangoPrincipal(issuer="tests", subject="ada", user=ada))
     values = {"name": "South", "origin": "LSZH", "destination": "NZAA", "depart_on": "2030-05-01"}

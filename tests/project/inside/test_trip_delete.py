@@ -79,7 +79,7 @@ def test_a_client_with_apps_asks_in_the_app(owner: User, trip: Trip, revision: s
     assert not exists(trip)
 
 
-def test_a_client_with_neither_is_refused(owner: User, trip: Trip, revision: str) -> None:
+def test_a_client_without_elicitation_and_apps_is_refused(owner: User, trip: Trip, revision: str) -> None:
     # In the stateless era the refusal is an error of the protocol, which names the missing capability.
     with pytest.raises(MCPError) if revision == "2026-07-28" else nullcontext():
         assert run(delete, revision, owner, trip.pk, capabilities={})["isError"]

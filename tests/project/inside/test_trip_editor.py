@@ -56,7 +56,7 @@ def test_errors_name_their_fields_and_save_nothing(traveller: User, subtests: py
     assert not Trip.objects.exists()
 
 
-def test_a_name_that_is_taken_takes_the_permission_to_change(traveller: User) -> None:
+def test_an_existing_name_needs_the_permission_to_change(traveller: User) -> None:
     call(traveller, "store_trip", **VALUES)
     changed = {**VALUES, "stops": ""}
     assert "There is another trip called 'Alps'" in call(traveller, "store_trip", **changed)[0]

@@ -1,4 +1,4 @@
-"""Tools that say numbered things in every way there is, so that what arrives can be counted."""
+"""Tools that send numbered messages in every way, so that the received ones can be counted."""
 
 import asyncio
 import os
@@ -22,12 +22,12 @@ async def item(group: str, number: int) -> str:
 
 @tool()
 async def pid() -> int:
-    """Say which process this is."""
+    """Return the id of this process."""
     return os.getpid()
 
 
 @tool()
-async def tell(source: str, number: int, ctx: Context) -> int:
+async def send_private(source: str, number: int, ctx: Context) -> int:
     """Send a message to the session that asks, outside any call's stream."""
     data = {"source": source, "number": number, "at": time.monotonic()}
     params = {"level": "info", "data": data}
@@ -38,7 +38,7 @@ async def tell(source: str, number: int, ctx: Context) -> int:
 
 @tool()
 async def change(source: str, number: int) -> int:
-    """Say that a resource has changed."""
+    """Publish a change of a resource."""
     await anotify_resource_updated(f"item://{source}/{number}")
     return number
 
@@ -61,7 +61,7 @@ async def broadcast(source: str, number: int) -> int:
 
 @tool()
 async def count(tag: str, ctx: Context, times: int = 20, pause: float = 0.05) -> int:
-    """Count aloud, by log messages and progress in turn, and say which process did it."""
+    """Count with log messages and progress in turn. Return the id of the process."""
     with noted(tag):
         for number in range(1, times + 1):
             if number % 2:
@@ -74,7 +74,7 @@ async def count(tag: str, ctx: Context, times: int = 20, pause: float = 0.05) ->
 
 @tool()
 async def linger(tag: str, ctx: Context) -> str:
-    """Say something at once, and then wait."""
+    """Send a message at once, and then wait."""
     with noted(tag):
         await ctx.report_progress(1)
         await asyncio.sleep(600)
@@ -97,20 +97,20 @@ def people(names: list[str], seconds: float | None = None) -> dict[str, str]:
 
 @tool()
 def people_with_clients(names: list[str], resource: str) -> dict[str, str]:
-    """Make users who have let a client of their own in; its access tokens."""
+    """Create users with a consent for a client each. Return the access tokens."""
     return let_in(names, resource)
 
 
 @tool()
 def withdraw(how: str, name: str) -> int:
-    """Take something away from a user, as an admin page of this worker would, and say which process that was."""
+    """Withdraw a right from a user, as an admin page does. Return the id of the process."""
     WITHDRAWALS[how](name)
     return os.getpid()
 
 
 @tool(permission="auth.view_user")
 async def secret() -> int:
-    """Return what only some users may read."""
+    """Return a text for permitted users."""
     return 7
 
 
@@ -126,7 +126,7 @@ async def secret_number(number: int) -> str:
 
 @tool()
 async def change_secret(number: int) -> int:
-    """Say that it has changed, and then that an item has."""
+    """Publish a change of the secret, and then one of an item."""
     await anotify_resource_updated(f"secret://{number}")
     await anotify_resource_updated(f"item://beat/{number}")
     return number
@@ -134,7 +134,7 @@ async def change_secret(number: int) -> int:
 
 @tool()
 async def length(text: str) -> int:
-    """Say how long a text is."""
+    """Return the length of a text."""
     return len(text)
 
 

@@ -19,7 +19,7 @@ GRANT = "scope granted to others"
 
 
 def make(names: Iterable[str], *, seconds: float | None = None) -> dict[str, str]:
-    """Make users who may see users, by their group; their tokens, which may expire in so many seconds."""
+    """Create users whose group may view users. Return their tokens, which may expire after some seconds."""
     permission = Permission.objects.get(codename="view_user", content_type__app_label="auth")
     tokens = {}
     for name in names:
@@ -34,7 +34,7 @@ def make(names: Iterable[str], *, seconds: float | None = None) -> dict[str, str
 
 
 def let_in(names: Iterable[str], resource: str) -> dict[str, str]:
-    """Make users who have let a client of their own in; its access tokens."""
+    """Create users with a consent for a client each. Return the access tokens."""
     tokens = {}
     for name in names:
         application, _ = clients.create_client(name, redirect_uris=["https://app.example/callback"])
