@@ -51,7 +51,7 @@ def test_a_full_block_has_exactly_the_fields_of_the_specification(subtests: pyte
             assert wire.keys() == definitions(REVISION)[definition]["properties"].keys()
 
 
-def test_what_is_not_given_is_left_out(subtests: pytest.Subtests) -> None:
+def test_omitted_fields_are_left_out(subtests: pytest.Subtests) -> None:
     cases = [
         (TextContent(""), {"type": "text", "text": ""}),
         (ImageContent(b"", "image/png"), {"type": "image", "data": "", "mimeType": "image/png"}),
@@ -74,7 +74,7 @@ def test_full_contents_have_exactly_the_fields_of_the_specification(subtests: py
             assert wire.keys() == definitions(REVISION)[definition]["properties"].keys()
 
 
-def test_contents_without_a_uri_leave_it_to_the_reader():
+def test_contents_without_a_uri_omit_the_member():
     assert TextResourceContents("x").to_wire() == {"text": "x"}
 
 
@@ -83,7 +83,7 @@ def test_embedded_contents_need_a_uri():
         EmbeddedResource(TextResourceContents("x"))
 
 
-def test_bytes_and_their_base64_say_the_same(subtests: pytest.Subtests) -> None:
+def test_bytes_and_their_base64_are_equivalent(subtests: pytest.Subtests) -> None:
     for kind in [ImageContent, AudioContent]:
         with subtests.test(kind=kind):
             assert kind(PNG, "a/b").to_wire() == kind(base64.b64encode(PNG).decode(), "a/b").to_wire()
@@ -103,7 +103,7 @@ def test_data_of_another_type_is_refused():
         ImageContent(bytearray(PNG), "image/png")
 
 
-def test_well_known_formats_tell_their_type(subtests: pytest.Subtests) -> None:
+def test_the_type_of_known_formats_is_detected(subtests: pytest.Subtests) -> None:
     cases = [
         (ImageContent, PNG, "image/png"),
         (ImageContent, b"\xff\xd8\xff\xe0", "image/jpeg"),
@@ -126,7 +126,7 @@ def test_bytes_of_an_unknown_format_need_a_type(subtests: pytest.Subtests) -> No
             kind.from_bytes(data)
 
 
-def test_a_files_type_comes_from_its_name_else_from_its_bytes(tmp_path):
+def test_the_type_of_a_file_comes_from_its_name_or_its_bytes(tmp_path):
     for name, mime_type in (("a.webp", "image/webp"), ("a.unknown", "image/png"), ("a.wav", "image/png")):
         (tmp_path / name).write_bytes(PNG)
         assert ImageContent.from_file(tmp_path / name) == ImageContent(PNG, mime_type)
@@ -143,7 +143,7 @@ def test_only_blocks_are_content():
     )
 
 
-def test_messages_hold_text_or_a_block(subtests: pytest.Subtests) -> None:
+def test_messages_have_text_or_a_block(subtests: pytest.Subtests) -> None:
     for make, role in [(user, "user"), (assistant, "assistant")]:
         with subtests.test(make=make, role=role):
             assert make("hi").to_wire() == make(TextContent("hi")).to_wire()

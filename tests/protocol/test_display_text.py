@@ -34,7 +34,7 @@ def test_a_line_has_visible_characters_only(subtests: pytest.Subtests) -> None:
             assert is_visible(shown)
 
 
-def test_a_hidden_character_is_noticed() -> None:
+def test_a_hidden_character_is_detected() -> None:
     assert [is_visible(text) for text in ("a b", "größe", "a\u202eb", "a\nb", "a\u3164")] == [
         True,
         True,
@@ -44,7 +44,7 @@ def test_a_hidden_character_is_noticed() -> None:
     ]
 
 
-def test_a_text_keeps_its_lines_and_nothing_else_that_is_hidden() -> None:
+def test_a_text_keeps_line_breaks_and_no_other_hidden_characters() -> None:
     assert clean_text("one\r\n  two\u202e\u2028three\x00\tfour\n") == "one\n  two\nthree   four\n"
 
 

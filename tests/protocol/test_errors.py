@@ -79,7 +79,7 @@ def test_an_invalid_request_may_know_its_id():
     assert InvalidRequest("no", request_id=0).request_id == 0
 
 
-def test_a_tool_error_and_a_transport_refusal_are_no_protocol_errors():
+def test_a_tool_error_and_a_transport_refusal_are_not_protocol_errors():
     assert not issubclass(ToolError, MCPError)
     assert not issubclass(TransportRefusal, MCPError)
 

@@ -44,7 +44,7 @@ def test_headers_are_text_by_name_in_any_case() -> None:
     assert dict(headers.without({b"host"})) == {"x-tenant": "Straße"}
 
 
-def test_a_name_in_bytes_raises_instead_of_finding_nothing() -> None:
+def test_a_name_in_bytes_is_a_type_error() -> None:
     headers: Any = Headers([(b"x-tenant", b"acme")])
     for find in (headers.get, headers.__getitem__, headers.__contains__):
         with pytest.raises(TypeError, match="Names of headers are text"):
@@ -67,18 +67,18 @@ def test_the_representation_of_headers_has_no_values() -> None:
 
 
 @given(TEXT)
-def test_any_text_survives_the_codec(text):
+def test_any_text_is_encoded_and_decoded(text):
     assert decode_value(encode_value(text)) == text
 
 
 @given(TEXT)
-def test_an_encoded_value_is_legal_in_a_header_and_has_no_blank_ends(text):
+def test_an_encoded_value_is_valid_in_a_header_without_outer_blanks(text):
     value = encode_value(text)
     assert all(0x20 <= byte <= 0x7E for byte in value)
     assert value == value.strip()
 
 
-def test_plain_text_stays_plain(subtests: pytest.Subtests) -> None:
+def test_plain_text_is_not_encoded(subtests: pytest.Subtests) -> None:
     cases = ["", "a", "two words", "a=?base64?b", "=?BASE64?YQ==?=", "=?base64?YQ==", "YQ==?="]
     for text in cases:
         with subtests.test(text=text):
@@ -106,7 +106,7 @@ def test_blanks_around_a_value_are_stripped(subtests: pytest.Subtests) -> None:
             assert decode_value(value) == "name"
 
 
-def test_what_is_not_quite_the_sentinel_is_literal(subtests: pytest.Subtests) -> None:
+def test_an_incomplete_sentinel_is_literal(subtests: pytest.Subtests) -> None:
     for value in [b"=?BASE64?YQ==?=", b"=?base64?YQ==", b"YQ==?=", b"=?base64?="]:
         with subtests.test(value=value):
             assert decode_value(value) == value.decode()
@@ -151,14 +151,14 @@ def test_a_header_never_passes_for_another_name(name, other):
         check_routing(routing(name=encode_value(other)), VERSION, "tools/call", name)
 
 
-def test_equal_bytes_are_no_match_where_they_spell_another_name():
-    """A name that looks like the sentinel has to be encoded; sent as it is, it means what it decodes to."""
+def test_equal_bytes_of_another_encoded_name_do_not_match():
+    """A name that looks like the sentinel must be encoded; sent as it is, it is decoded to another name."""
     with pytest.raises(HeaderMismatch, match="Mcp-Name"):
         check_routing(routing(name=b"=?base64?YQ==?="), VERSION, "tools/call", "=?base64?YQ==?=")
     check_routing(routing(name=b"=?base64?YQ==?="), VERSION, "tools/call", "a")
 
 
-def test_equal_bytes_are_no_match_where_a_header_may_not_hold_them():
+def test_equal_bytes_that_are_illegal_in_a_header_do_not_match():
     with pytest.raises(HeaderMismatch):
         check_routing(routing(name="né".encode()), VERSION, "tools/call", "né")
 
@@ -187,7 +187,7 @@ def test_a_repeated_routing_header_is_a_mismatch_even_if_both_agree(subtests: py
                 check_routing(Headers([*good.wire.items(), (name, good.wire[name])]), VERSION, "tools/call", "add")
 
 
-def test_other_repeated_headers_do_not_matter():
+def test_other_repeated_headers_are_ignored():
     check_routing(
         Headers([*routing().wire.items(), (b"accept", b"a"), (b"accept", b"b")]), VERSION, "tools/call", "add"
     )

@@ -28,7 +28,7 @@ def depth_of(value):
 
 
 @given(IDS, TEXT, st.none() | OBJECTS)
-def test_a_request_comes_back_as_it_was_sent(id, method, params):
+def test_an_encoded_request_is_parsed_unchanged(id, method, params):
     read = jsonrpc.read(jsonrpc.decode(jsonrpc.request(id, method, params)))
     assert read == Request(id, method, params)
     assert type(read) is Request
@@ -36,20 +36,20 @@ def test_a_request_comes_back_as_it_was_sent(id, method, params):
 
 
 @given(TEXT, st.none() | OBJECTS)
-def test_a_notification_comes_back_as_it_was_sent(method, params):
+def test_an_encoded_notification_is_parsed_unchanged(method, params):
     read = jsonrpc.read(jsonrpc.decode(jsonrpc.notification(method, params)))
     assert (type(read), read) == (Notification, Notification(method, params))
 
 
 @given(IDS, VALUES)
-def test_a_result_comes_back_as_it_was_sent_spliced_or_not(id, value):
+def test_an_encoded_result_is_parsed_unchanged_spliced_or_not(id, value):
     for body in (jsonrpc.result(id, value), jsonrpc.splice(id, jsonrpc.dumps(value))):
         read = jsonrpc.read(jsonrpc.decode(body))
         assert (type(read), read) == (Response, Response(id, value, None))
 
 
 @given(IDS, TEXT, VALUES)
-def test_an_error_comes_back_as_it_was_sent(id, message, data):
+def test_an_encoded_error_is_parsed_unchanged(id, message, data):
     problem = InvalidParams(message, data=data)
     read = jsonrpc.read(jsonrpc.decode(jsonrpc.error(id, problem)))
     body = {"code": -32602, "message": message} | ({} if data is None else {"data": data})
@@ -73,7 +73,7 @@ def test_a_batch_is_an_array_of_messages():
     assert jsonrpc.batch([]) == b"[]"
 
 
-def test_what_is_not_json_in_utf8_is_a_parse_error(subtests: pytest.Subtests) -> None:
+def test_a_body_that_is_not_json_in_utf8_is_a_parse_error(subtests: pytest.Subtests) -> None:
     cases = [b"", b" ", b"{", b'{"a":1}x', b"\xff", b'"\xc3"', b"NaN", b"'a'", b'"\\ud800"', b"\xef\xbb\xbf{}", b"[1,]"]
     for body in cases:
         with subtests.test(body=body), pytest.raises(ParseError):
@@ -113,7 +113,7 @@ def test_endless_nesting_is_refused_without_recursion(subtests: pytest.Subtests)
 
 
 def test_the_smallest_object_of_each_depth_is_measured():
-    """An object costs five bytes a level, which is what lets short bodies pass unmeasured."""
+    """An object needs five bytes per level, so that short bodies need no measurement."""
     for limit in (1, 2, 5, 64):
         at_limit = b'{"":' * (limit - 1) + b"{}" + b"}" * (limit - 1)
         assert depth_of(jsonrpc.decode(at_limit, max_nesting=limit)) == limit
@@ -230,7 +230,7 @@ def test_digests_do_not_depend_on_the_order_of_keys():
     assert jsonrpc.dumps_sorted({"b": {"d": 1, "c": 2}, "a": 1}) == b'{"a":1,"b":{"c":2,"d":1}}'
 
 
-def test_the_garbage_collector_is_left_as_it_was(subtests: pytest.Subtests) -> None:
+def test_the_garbage_collector_is_restored(subtests: pytest.Subtests) -> None:
     cases_1 = [b'["%b"]' % (b"x" * 70_000), b'{"%b' % (b"x" * 70_000), b"[" * 70_000]
     for enabled in [True, False]:
         for body in cases_1:
@@ -274,7 +274,7 @@ def test_text_is_decoded_like_bytes() -> None:
 
 
 @pytest.mark.parametrize("encode", [jsonrpc.dumps, jsonrpc.dumps_sorted])
-def test_half_of_a_character_is_replaced(encode: Callable[[object], bytes]) -> None:
+def test_lone_surrogates_are_replaced(encode: Callable[[object], bytes]) -> None:
     value = {"a\udcff": ["b\ud800", ("\ud83d\ude00", None)], "é": 1}
     assert jsonrpc.loads(encode(value)) == {"a\ufffd": ["b\ufffd", ["\ufffd\ufffd", None]], "é": 1}
 
@@ -285,7 +285,7 @@ def test_an_integer_of_any_size_is_a_number(number: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[" * 100_000 + "]" * 100_000])
-def test_deep_nesting_is_an_ordinary_error_of_the_parser(text: str) -> None:
+def test_deep_nesting_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         jsonrpc.loads_exactly(text)
 

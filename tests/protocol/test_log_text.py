@@ -60,12 +60,12 @@ def test_a_traceback_is_escaped_and_keeps_its_lines(lines: list[str]) -> None:
     assert text.endswith("ValueError: a\\x1b[31mb\\u202ec\nd\\ud800")
 
 
-def test_a_template_stays_for_tools_that_group_by_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_template_of_a_record_is_kept_for_grouping(caplog: pytest.LogCaptureFixture) -> None:
     logger.error("Failed: %s", HOSTILE)
     assert [record.msg for record in caplog.records] == ["Failed: %s"]
 
 
-def test_arguments_that_do_not_fit_fail_no_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mismatched_log_arguments_do_not_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging, "raiseExceptions", False)
     logger.error("Failed: %d", "three")
 

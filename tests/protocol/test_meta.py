@@ -71,13 +71,13 @@ def test_other_prefixes_are_free(subtests: pytest.Subtests) -> None:
             assert not meta.is_reserved(key)
 
 
-def test_the_protocols_own_keys_are_valid_and_reserved_and_ours_is_not():
+def test_the_keys_of_the_protocol_are_reserved_and_ours_is_not():
     own = [meta.PROTOCOL_VERSION, meta.CLIENT_CAPABILITIES, meta.CLIENT_INFO, meta.LOG_LEVEL, meta.SERVER_INFO]
     assert all(meta.is_valid_key(key) and meta.is_reserved(key) for key in [*own, meta.SUBSCRIPTION_ID])
     bare = [meta.PROGRESS_TOKEN, meta.TRACEPARENT, meta.TRACESTATE, meta.BAGGAGE]
     assert all(meta.is_valid_key(key) and not meta.is_reserved(key) for key in [*bare, meta.TAGS_KEY])
 
 
-def test_a_long_hostile_key_is_judged_at_once():
+def test_a_long_hostile_key_is_checked_fast():
     assert not meta.is_valid_key("a-" * 100_000)
     assert not meta.is_valid_key("a." * 100_000)

@@ -5,7 +5,7 @@ import pytest
 from tests.official_schema import REVISIONS, definitions, validator
 
 
-def test_all_five_revisions_are_there():
+def test_all_five_revisions_have_a_schema():
     assert len(REVISIONS) == 5
 
 
@@ -23,7 +23,7 @@ def test_references_between_definitions_are_followed(subtests: pytest.Subtests) 
             validator(revision, "ListToolsResult")({"tools": [{"name": 1}], "resultType": "complete"})
 
 
-def test_fractions_pass_where_the_specification_says_number(subtests: pytest.Subtests) -> None:
+def test_fractions_are_valid_numbers(subtests: pytest.Subtests) -> None:
     for revision in [r for r in REVISIONS if "ElicitResult" in definitions(r)]:
         with subtests.test(revision=revision):
             validator(revision, "ElicitResult")({"action": "accept", "content": {"rating": 0.5}})

@@ -47,7 +47,7 @@ def test_there_are_no_forms_before_elicitation(subtests: pytest.Subtests) -> Non
             revision.requested_schema(SCHEMA)
 
 
-def test_newer_revisions_take_the_schema_as_it_is(subtests: pytest.Subtests) -> None:
+def test_newer_revisions_use_the_schema_unchanged(subtests: pytest.Subtests) -> None:
     for revision in [HANDSHAKEN, MODERN]:
         with subtests.test(revision=revision):
             schema = {**SCHEMA, "properties": PROPERTIES | SEVERAL}
@@ -55,7 +55,7 @@ def test_newer_revisions_take_the_schema_as_it_is(subtests: pytest.Subtests) -> 
             validator(revision.version, "ElicitRequest")(form(schema))
 
 
-def test_the_first_forms_lose_what_they_cannot_say():
+def test_the_first_revision_of_forms_omits_unsupported_keywords():
     before = copy.deepcopy(SCHEMA)
     shaped = FORMS.requested_schema(SCHEMA)
     assert before == SCHEMA
@@ -76,19 +76,19 @@ def test_the_first_forms_lose_what_they_cannot_say():
     validator(FORMS.version, "ElicitRequest")(form(shaped))
 
 
-def test_the_first_forms_have_no_fields_beyond_their_schema():
+def test_the_first_revision_of_forms_has_no_fields_beyond_its_schema():
     kinds = {"string": "StringSchema", "number": "NumberSchema", "integer": "NumberSchema", "boolean": "BooleanSchema"}
     for name, field in FORMS.requested_schema(SCHEMA)["properties"].items():
         definition = "EnumSchema" if "enum" in field else kinds[field["type"]]
         assert field.keys() <= definitions(FORMS.version)[definition]["properties"].keys(), name
 
 
-def test_a_choice_of_several_cannot_be_said_and_is_named(subtests: pytest.Subtests) -> None:
+def test_a_multiple_choice_is_refused_by_name_where_unsupported(subtests: pytest.Subtests) -> None:
     for name in SEVERAL:
         with subtests.test(name=name), pytest.raises(ValueError, match=f"'{name}'.*'array'"):
             FORMS.requested_schema({"type": "object", "properties": {**PROPERTIES, name: SEVERAL[name]}})
 
 
-def test_an_empty_form_stays_empty():
+def test_an_empty_form_is_unchanged():
     empty = {"type": "object", "properties": {}}
     assert FORMS.requested_schema(empty) == empty

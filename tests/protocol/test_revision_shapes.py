@@ -92,7 +92,7 @@ def check(revision, definition, shaped, rich):
 
 
 @pytest.fixture(autouse=True)
-def inputs_stay_as_they_are():
+def check_inputs_unchanged():
     rich = (IMPLEMENTATION, TOOL, PROMPT, RESOURCE, TEMPLATE, CAPABILITIES, CONTENTS, STATELESS_ONLY, CACHED)
     before = copy.deepcopy(rich)
     yield
@@ -118,7 +118,7 @@ def test_a_tool(subtests: pytest.Subtests) -> None:
                 assert shaped["_meta"] is META
 
 
-def test_boolean_subschemas_under_properties_are_spelled_out_before_the_stateless_era(
+def test_boolean_property_schemas_become_objects_before_the_stateless_era(
     subtests: pytest.Subtests,
 ) -> None:
     for revision in REVISIONS.values():
@@ -146,7 +146,7 @@ def test_an_output_schema_of_anything_but_an_object_is_left_out_before_the_state
                 validator(revision.version, "Tool")(shaped)
 
 
-def test_other_schema_keywords_survive(subtests: pytest.Subtests) -> None:
+def test_other_schema_keywords_are_kept(subtests: pytest.Subtests) -> None:
     for revision in REVISIONS.values():
         with subtests.test(revision=revision):
             schema = {
@@ -203,7 +203,7 @@ def test_capabilities(subtests: pytest.Subtests) -> None:
             assert shaped == expected
 
 
-def test_capabilities_without_extensions_left_have_none(subtests: pytest.Subtests) -> None:
+def test_capabilities_without_extensions_omit_the_member(subtests: pytest.Subtests) -> None:
     for revision in REVISIONS.values():
         with subtests.test(revision=revision):
             shaped = revision.shape_capabilities({"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}})
@@ -297,7 +297,7 @@ def test_a_call_result(subtests: pytest.Subtests) -> None:
             assert ('{"sum":3}' in texts) == (revision in (FIRST, BATCHING))
 
 
-def test_structured_content_that_is_no_object_stays_as_text_before_the_stateless_era(subtests: pytest.Subtests) -> None:
+def test_structured_content_other_than_objects_is_text_before_the_stateless_era(subtests: pytest.Subtests) -> None:
     for value in [[1, 2], 0, "", "text", False, None, 0.5]:
         for revision in REVISIONS.values():
             with subtests.test(value=value, revision=revision):
@@ -313,7 +313,7 @@ def test_structured_content_that_is_no_object_stays_as_text_before_the_stateless
                     assert [json.loads(block["text"]) for block in shaped["content"]] == [value]
 
 
-def test_structured_content_is_not_repeated_where_a_text_says_it(subtests: pytest.Subtests) -> None:
+def test_structured_content_is_not_repeated_if_a_text_has_it(subtests: pytest.Subtests) -> None:
     cases = [
         ('{"b": 2, "a": 1}', {"a": 1, "b": 2}, True),
         ("true", True, True),
@@ -324,10 +324,10 @@ def test_structured_content_is_not_repeated_where_a_text_says_it(subtests: pytes
         ('{"a":1}', {"a": True}, False),
         ("", None, False),
     ]
-    for text, value, said in cases:
-        with subtests.test(text=text, value=value, said=said):
+    for text, value, repeated in cases:
+        with subtests.test(text=text, value=value, repeated=repeated):
             shaped = FIRST.shape_call_result({"content": [{"type": "text", "text": text}], "structuredContent": value})
-            assert len(shaped["content"]) == (1 if said else 2)
+            assert len(shaped["content"]) == (1 if repeated else 2)
 
 
 def test_an_empty_result_is_exactly_empty_before_the_stateless_era(subtests: pytest.Subtests) -> None:
@@ -339,13 +339,13 @@ def test_an_empty_result_is_exactly_empty_before_the_stateless_era(subtests: pyt
             assert LATEST.shape_result(rich) is rich
 
 
-def test_the_authors_meta_stays_in_results(subtests: pytest.Subtests) -> None:
+def test_the_meta_of_the_author_is_kept_in_results(subtests: pytest.Subtests) -> None:
     for revision in [FIRST, BATCHING, FORMS, HANDSHAKEN]:
         with subtests.test(revision=revision):
             assert revision.shape_result(CACHED) == {"_meta": META}
 
 
-def test_what_fits_already_comes_back_as_the_same_object():
+def test_a_valid_object_is_returned_unchanged():
     tool = {"name": "a", "inputSchema": {"type": "object", "properties": {"x": {}}}, "annotations": {"title": "A"}}
     result = {"content": [{"type": "text", "text": "hi"}], "isError": False}
     for revision in (BATCHING, FORMS, HANDSHAKEN, MODERN):

@@ -1,4 +1,4 @@
-"""What each revision says it defines, held against the official schemas."""
+"""The tables of each revision, compared with the official schemas."""
 
 import pytest
 
@@ -64,13 +64,13 @@ def test_each_revision_is_of_one_era():
     assert (LATEST_HANDSHAKE.version, LATEST.version, ASSUMED_REVISION.version) == (HANDSHAKEN, MODERN, BATCHING)
 
 
-def test_methods_are_those_of_the_schema_but_for_tasks(subtests: pytest.Subtests) -> None:
+def test_methods_are_those_of_the_schema_except_for_tasks(subtests: pytest.Subtests) -> None:
     for revision in REVISIONS.values():
         with subtests.test(revision=revision):
             assert revision.methods == without_tasks(methods(revision, "ClientRequest"))
 
 
-def test_notifications_are_those_of_the_schema_but_for_tasks(subtests: pytest.Subtests) -> None:
+def test_notifications_are_those_of_the_schema_except_for_tasks(subtests: pytest.Subtests) -> None:
     for revision in REVISIONS.values():
         with subtests.test(revision=revision):
             from_client = without_tasks(methods(revision, "ClientNotification"))
@@ -79,7 +79,7 @@ def test_notifications_are_those_of_the_schema_but_for_tasks(subtests: pytest.Su
             assert revision.notifications == from_client | from_server
 
 
-def test_what_a_server_may_ask_is_what_the_schema_lists(subtests: pytest.Subtests) -> None:
+def test_requests_of_the_server_are_those_of_the_schema(subtests: pytest.Subtests) -> None:
     for revision in REVISIONS.values():
         with subtests.test(revision=revision):
             union = "ServerRequest" if revision.era is Era.HANDSHAKE else "InputRequest"
@@ -124,7 +124,7 @@ def test_capabilities_are_those_of_the_schema_and_extensions(subtests: pytest.Su
             assert "extensions" in revision.capabilities
 
 
-def test_cacheable_results_are_those_that_must_carry_hints(subtests: pytest.Subtests) -> None:
+def test_cacheable_results_are_those_with_required_hints(subtests: pytest.Subtests) -> None:
     for revision in REVISIONS.values():
         with subtests.test(revision=revision):
             results = {
@@ -143,7 +143,7 @@ def test_cacheable_results_are_those_that_must_carry_hints(subtests: pytest.Subt
             }
 
 
-def test_yes_and_no_questions_are_answered_as_the_schema_does(subtests: pytest.Subtests) -> None:
+def test_flags_of_revisions_match_the_schema(subtests: pytest.Subtests) -> None:
     for revision in REVISIONS.values():
         with subtests.test(revision=revision):
             known = definitions(revision.version)
@@ -166,7 +166,7 @@ def test_yes_and_no_questions_are_answered_as_the_schema_does(subtests: pytest.S
             assert bool(revision.input_required_methods) == ("InputRequiredResult" in known)
 
 
-def test_the_client_s_model_is_sent_what_the_schema_allows(subtests: pytest.Subtests) -> None:
+def test_sampling_requests_match_the_schema(subtests: pytest.Subtests) -> None:
     for revision in REVISIONS.values():
         with subtests.test(revision=revision):
             known = definitions(revision.version)
@@ -176,7 +176,7 @@ def test_the_client_s_model_is_sent_what_the_schema_allows(subtests: pytest.Subt
             assert revision.sampling_lists == any(branch.get("type") == "array" for branch in branches)
 
 
-def test_rules_of_the_text_that_no_schema_holds(subtests: pytest.Subtests) -> None:
+def test_rules_of_the_specification_outside_of_the_schema(subtests: pytest.Subtests) -> None:
     for revision in REVISIONS.values():
         with subtests.test(revision=revision):
             newest = revision is LATEST
@@ -193,13 +193,13 @@ def test_a_revision_of_the_handshake_is_agreed_on(subtests: pytest.Subtests) -> 
             assert negotiate(version) is REVISIONS[version]
 
 
-def test_anything_else_is_countered_with_the_newest_of_the_handshake(subtests: pytest.Subtests) -> None:
+def test_an_unknown_revision_gets_the_newest_of_the_handshake_era(subtests: pytest.Subtests) -> None:
     for wanted in [*STATELESS_VERSIONS, "1.0", "", None, 7, [], {}]:
         with subtests.test(wanted=wanted):
             assert negotiate(wanted) is LATEST_HANDSHAKE
 
 
-def test_only_what_is_offered_is_agreed_on():
+def test_only_an_offered_revision_is_agreed_on():
     assert negotiate(HANDSHAKEN, [FIRST, FORMS]).version == FORMS
     assert negotiate(FIRST, [FORMS, *STATELESS_VERSIONS]).version == FORMS
     assert negotiate(MODERN, list(REVISIONS)) is LATEST_HANDSHAKE

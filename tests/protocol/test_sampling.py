@@ -8,14 +8,14 @@ USE = SamplingMessage("assistant", ToolUseContent("u1", "weather", {"city": "Osl
 RESULT = SamplingMessage("user", ToolResultContent("u1", "rain"))
 
 
-def test_a_conversation_that_may_be_sent_passes(subtests: pytest.Subtests) -> None:
+def test_a_valid_conversation_passes(subtests: pytest.Subtests) -> None:
     cases = [[], "Hello", ["Hello"], [SamplingMessage("user", "Hello"), USE, RESULT]]
-    for said in cases:
-        with subtests.test(said=said):
-            validate_sampling_messages(said)
+    for messages in cases:
+        with subtests.test(messages=messages):
+            validate_sampling_messages(messages)
 
 
-def test_one_that_may_not_is_refused_with_the_reason(subtests: pytest.Subtests) -> None:
+def test_an_invalid_conversation_is_refused_with_the_reason(subtests: pytest.Subtests) -> None:
     cases = [
         ([RESULT], "message 1: each tool result must answer"),
         ([RESULT, USE], "message 1"),
@@ -23,6 +23,6 @@ def test_one_that_may_not_is_refused_with_the_reason(subtests: pytest.Subtests) 
         ([USE, SamplingMessage("user", ["Well,", ToolResultContent("u1", "rain")])], "must hold nothing else"),
         ([{"role": "system", "content": {"type": "text", "text": "Obey"}}], "role 'system'"),
     ]
-    for said, why in cases:
-        with subtests.test(said=said, why=why), pytest.raises(ValueError, match=why):
-            validate_sampling_messages(said)
+    for messages, why in cases:
+        with subtests.test(messages=messages, why=why), pytest.raises(ValueError, match=why):
+            validate_sampling_messages(messages)

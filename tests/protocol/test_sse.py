@@ -43,7 +43,7 @@ def cut(stream: bytes, at: list[int]) -> list[bytes]:
 
 
 def joined(data: bytes) -> bytes:
-    """What a receiver makes of the lines of `data`."""
+    """Parse the lines of `data` like a receiver."""
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
@@ -58,13 +58,13 @@ def test_any_chunking_gives_the_same_events(stream, at):
 
 
 @given(DATA, NAMES, st.none() | LINES, st.none() | st.integers(0, 10**9), st.lists(st.integers(0, 200), max_size=4))
-def test_an_event_comes_back_as_it_was_sent(data, name, id, retry, at):
+def test_an_encoded_event_is_parsed_unchanged(data, name, id, retry, at):
     stream = sse.event(data, event=name, id=id, retry=retry)
     assert decode(*cut(stream, at)) == [ServerSentEvent(name, joined(data), id, retry)]
 
 
 @given(st.lists(DATA, max_size=4))
-def test_events_follow_each_other(several):
+def test_consecutive_events_are_parsed(several):
     stream = sse.KEEP_ALIVE.join(sse.event(data) for data in several)
     assert [event.data for event in decode(stream)] == [joined(data) for data in several]
 
@@ -79,7 +79,7 @@ def test_data_with_line_breaks_becomes_several_lines():
     )
 
 
-def test_what_would_break_out_of_its_line_is_refused(subtests: pytest.Subtests) -> None:
+def test_a_field_with_a_line_break_is_refused(subtests: pytest.Subtests) -> None:
     cases = [{"event": "a\nb"}, {"event": "a\rb"}, {"id": "a\ndata: x"}, {"id": "a\0b"}, {"retry": -1}]
     for wrong in cases:
         with subtests.test(wrong=wrong), pytest.raises(ValueError, match=r"event|retry"):
@@ -87,7 +87,7 @@ def test_what_would_break_out_of_its_line_is_refused(subtests: pytest.Subtests) 
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\r\n")))
-def test_a_comment_is_no_event(text):
+def test_a_comment_is_not_an_event(text):
     assert decode(b": %b\n\n" % text.encode(), sse.event(b"x")) == decode(sse.event(b"x"))
 
 
@@ -111,7 +111,7 @@ def test_a_byte_order_mark_is_skipped_at_the_start_only():
     assert decode(b"\n\xef\xbb\xbfdata: a\n\n") == []
 
 
-def test_lines_are_read_as_the_standard_says(subtests: pytest.Subtests) -> None:
+def test_lines_are_parsed_like_in_the_standard(subtests: pytest.Subtests) -> None:
     cases = [
         (b"data:a\n\n", [b"a"]),
         (b"data:  a\n\n", [b" a"]),
@@ -149,7 +149,7 @@ def test_a_retry_that_is_not_digits_is_ignored(subtests: pytest.Subtests) -> Non
             assert decoder.retry == 7
 
 
-def test_a_retry_alone_is_remembered_but_is_no_event():
+def test_a_retry_alone_is_kept_and_is_not_an_event():
     decoder = Decoder()
     assert decoder.feed(b"retry: 300\n\ndata: x\n\n") == [ServerSentEvent("message", b"x", None, None)]
     assert decoder.retry == 300
@@ -169,7 +169,7 @@ def test_an_endless_event_is_refused(subtests: pytest.Subtests) -> None:
                     feed_all(Decoder(max_event=100), chunks)
 
 
-def test_an_endless_stream_of_small_events_is_fine():
+def test_an_endless_stream_of_small_events_is_parsed():
     decoder = Decoder(max_event=100)
     assert sum(len(decoder.feed(sse.event(b"x" * 50) + sse.KEEP_ALIVE)) for _ in range(100)) == 100
 
@@ -181,7 +181,7 @@ def test_a_long_line_in_small_chunks_takes_linear_time():
     assert decoder.feed(b"\n\n") == []
 
 
-def test_a_cut_after_the_id_line_does_not_move_it() -> None:
+def test_an_incomplete_event_does_not_set_the_last_id() -> None:
     decoder = Decoder()
     decoder.feed(sse.with_id(b"one", b"{}"))
     decoder.feed(sse.with_id(b"two", b"{}")[:-1])
@@ -190,7 +190,7 @@ def test_a_cut_after_the_id_line_does_not_move_it() -> None:
     assert decoder.last_event_id == "two"
 
 
-def test_an_event_without_data_moves_the_id_and_may_say_when_to_come_back() -> None:
+def test_an_event_without_data_sets_the_last_id_and_the_retry() -> None:
     decoder = Decoder()
     (event,) = decoder.feed(sse.priming(b"one", retry=250))
     assert (event.data, event.id, event.retry) == (b"", "one", 250)

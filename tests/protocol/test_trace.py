@@ -1,4 +1,4 @@
-"""Trace context: what is read to the letter, what counts as not sent, and which of two sources counts."""
+"""Trace context: valid and malformed values, and the precedence of their sources."""
 
 import pytest
 from hypothesis import given
@@ -43,7 +43,7 @@ def test_a_valid_traceparent(subtests: pytest.Subtests) -> None:
             assert parse_parent(text) == (TRACE, SPAN, flags)
 
 
-def test_a_malformed_traceparent_is_as_good_as_none(subtests: pytest.Subtests) -> None:
+def test_a_malformed_traceparent_is_ignored(subtests: pytest.Subtests) -> None:
     cases = [
         "",
         "00",
@@ -71,7 +71,7 @@ def test_a_malformed_traceparent_is_as_good_as_none(subtests: pytest.Subtests) -
             assert trace_of({"traceparent": text}) is None
 
 
-def test_what_is_no_string_is_as_good_as_none(subtests: pytest.Subtests) -> None:
+def test_a_traceparent_that_is_not_a_string_is_ignored(subtests: pytest.Subtests) -> None:
     for value in [None, 1, True, ["x"], {}, PARENT.encode()]:
         with subtests.test(value=value):
             assert find_carrier({"traceparent": value, "tracestate": value, "baggage": value}) == {}
@@ -159,20 +159,20 @@ def test_a_malformed_baggage_is_dropped_and_the_trace_kept(subtests: pytest.Subt
             assert "baggage" not in trace.headers()
 
 
-def test_what_is_passed_on_is_what_came() -> None:
+def test_a_trace_context_is_forwarded_unchanged() -> None:
     meta = {"traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2;secret=no"}
     trace = trace_of(meta)
     assert trace is not None
     assert trace.headers() == trace.meta() == meta
 
 
-def test_a_later_version_is_passed_on_as_the_one_that_is_known() -> None:
+def test_a_later_version_is_forwarded_as_version_00() -> None:
     trace = trace_of({"traceparent": f"cc-{TRACE}-{SPAN}-09-more"})
     assert trace is not None
     assert trace.headers() == {"traceparent": PARENT}
 
 
-def test_headers_count_where_meta_says_nothing() -> None:
+def test_headers_are_used_without_a_trace_in_meta() -> None:
     headers = Headers([(b"traceparent", b" " + PARENT.encode()), (b"tracestate", b"a=1"), (b"baggage", b"b=2")])
     trace = trace_of({}, headers)
     assert trace is not None
@@ -187,19 +187,19 @@ def test_meta_wins_over_headers() -> None:
     assert (trace.trace_id, trace.state, trace.baggage) == (TRACE, "", {"from": "meta"})
 
 
-def test_a_malformed_meta_leaves_the_headers_their_say() -> None:
+def test_headers_are_used_with_a_malformed_meta() -> None:
     headers = Headers([(b"traceparent", OTHER.encode()), (b"tracestate", b"other=1")])
     trace = trace_of({"traceparent": "nonsense", "tracestate": "a=1"}, headers)
     assert trace is not None
     assert (trace.trace_id, trace.state) == ("a" * 32, "other=1")
 
 
-def test_a_traceparent_that_came_twice_is_none() -> None:
+def test_a_repeated_traceparent_is_ignored() -> None:
     pair = (b"traceparent", PARENT.encode())
     assert trace_of({}, Headers([pair, pair])) is None
 
 
-def test_lists_that_came_in_parts_are_joined() -> None:
+def test_repeated_list_headers_are_joined() -> None:
     parts = [(b"tracestate", b"a=1"), (b"baggage", b"x=1"), (b"tracestate", b"b=2"), (b"baggage", b"y=2")]
     trace = trace_of({}, Headers([(b"traceparent", PARENT.encode()), *parts]))
     assert trace is not None
@@ -216,7 +216,7 @@ def test_a_trace_context_cannot_be_changed() -> None:
 
 
 @given(st.text(), st.text(), st.text(), st.binary())
-def test_nothing_that_is_sent_fails(parent: str, state: str, baggage: str, raw: bytes) -> None:
+def test_any_input_is_parsed_without_an_exception(parent: str, state: str, baggage: str, raw: bytes) -> None:
     headers = Headers([(b"traceparent", raw), (b"tracestate", raw), (b"baggage", raw)])
     found = find_carrier({"traceparent": parent, "tracestate": state, "baggage": baggage}, headers)
     assert all(text.isascii() and "\n" not in text for text in found.values())
@@ -224,7 +224,7 @@ def test_nothing_that_is_sent_fails(parent: str, state: str, baggage: str, raw: 
 
 
 @given(st.from_regex(r"[0-9a-f]{32}", fullmatch=True), st.from_regex(r"[0-9a-f]{16}", fullmatch=True))
-def test_what_is_written_is_read_again(trace_id: str, span_id: str) -> None:
+def test_a_formatted_trace_is_parsed_unchanged(trace_id: str, span_id: str) -> None:
     text = f"00-{trace_id}-{span_id}-01"
     trace = trace_of({"traceparent": text})
     assert (trace is None) == (not trace_id.strip("0") or not span_id.strip("0"))

@@ -19,7 +19,7 @@ def test_roles_are_those_of_the_specification():
     assert sorted(Role) == sorted(definitions(REVISION)["Role"]["enum"])
 
 
-def test_an_implementation_says_all_it_has():
+def test_an_implementation_has_all_its_fields():
     icon = Icon("https://example.com/i.png", "image/png", ["48x48", "any"], "dark")
     wire = Implementation("shop", "1.0", "Shop", "Sells", (icon,), "https://example.com").to_wire()
     validator(REVISION, "Implementation")(wire)
@@ -27,7 +27,7 @@ def test_an_implementation_says_all_it_has():
     assert wire["icons"][0].keys() == definitions(REVISION)["Icon"]["properties"].keys()
 
 
-def test_what_is_not_given_is_left_out():
+def test_omitted_fields_are_left_out():
     assert Implementation("shop", "1.0").to_wire() == {"name": "shop", "version": "1.0"}
     assert Icon("data:image/png;base64,AA==").to_wire() == {"src": "data:image/png;base64,AA=="}
     assert ToolAnnotations().to_wire() == {}
@@ -84,7 +84,7 @@ def test_a_mistyped_tool_annotation_is_refused(subtests: pytest.Subtests) -> Non
             ToolAnnotations.of(given)
 
 
-def test_annotations_say_all_they_have():
+def test_annotations_have_all_their_fields():
     moment = datetime(2026, 7, 28, 12, tzinfo=UTC)
     wire = Annotations(audience=[Role.USER, "assistant"], priority=0.5, last_modified=moment).to_wire()
     assert wire == {"audience": ["user", "assistant"], "priority": 0.5, "lastModified": "2026-07-28T12:00:00+00:00"}
@@ -105,19 +105,19 @@ def test_an_unknown_audience_is_refused(subtests: pytest.Subtests) -> None:
             Annotations(audience=audience)
 
 
-def test_an_icon_is_taken_in_each_form(subtests: pytest.Subtests) -> None:
+def test_an_icon_is_accepted_in_each_form(subtests: pytest.Subtests) -> None:
     cases = ["https://a.example/i.png", {"src": "https://a.example/i.png"}, Icon("https://a.example/i.png")]
     for given in cases:
         with subtests.test(given=given):
             assert Icon.of(given) == Icon("https://a.example/i.png")
 
 
-def test_an_icon_of_the_wire_keeps_everything() -> None:
+def test_an_icon_of_the_wire_keeps_all_fields() -> None:
     wire = {"src": "data:image/png;base64,AA==", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"}
     assert Icon.of(wire).to_wire() == wire
 
 
-def test_what_is_no_icon_says_why(subtests: pytest.Subtests) -> None:
+def test_an_invalid_icon_is_refused_with_the_reason(subtests: pytest.Subtests) -> None:
     cases = [
         ({}, "needs a src"),
         ({"src": 7}, "needs a src"),

@@ -39,7 +39,7 @@ def templates(draw):
 
 
 @given(templates())
-def test_matching_gives_back_what_was_expanded(case):
+def test_matching_returns_the_expanded_values(case):
     text, values = case
     template = UriTemplate(text)
     uri = template.expand(values)
@@ -154,7 +154,7 @@ def test_path_traversal_does_not_match(subtests: pytest.Subtests) -> None:
                 assert UriTemplate(text).match(f"x://f/{raw}") is None, text
 
 
-def test_dots_that_are_no_segment_match():
+def test_dots_inside_a_segment_match():
     assert UriTemplate("x://{+a}").match("x://a..b/...") == {"a": "a..b/..."}
 
 
@@ -241,7 +241,7 @@ def test_a_malformed_or_ambiguous_template_is_refused(subtests: pytest.Subtests)
             UriTemplate(text)
 
 
-def test_values_that_would_not_come_back_are_refused(subtests: pytest.Subtests) -> None:
+def test_values_that_would_not_match_again_are_refused(subtests: pytest.Subtests) -> None:
     cases = [
         ("x://{a}", {}),
         ("x://{a}", {"a": ""}),

@@ -9,7 +9,7 @@ from mcp_django.schema import any_of_types, list_types, make_nullable, strip_nul
 NULL = {"type": "null"}
 
 
-def test_a_nullable_schema_has_null_as_one_more_alternative(subtests: pytest.Subtests) -> None:
+def test_a_nullable_schema_has_null_as_an_alternative(subtests: pytest.Subtests) -> None:
     cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"type": "string"}, {"anyOf": [{"type": "string"}, NULL]}),
         (
@@ -30,13 +30,13 @@ def test_a_nullable_schema_has_null_as_one_more_alternative(subtests: pytest.Sub
             assert make_nullable(nullable) == nullable
 
 
-def test_a_schema_that_accepts_null_stays_as_it_is(subtests: pytest.Subtests) -> None:
+def test_a_schema_that_accepts_null_is_unchanged(subtests: pytest.Subtests) -> None:
     for schema in ({}, {"description": "anything"}, {"type": ["string", "null"]}, {"enum": ["a", None]}, NULL):
         with subtests.test(schema=schema):
             assert make_nullable(schema) == schema
 
 
-def test_the_value_beside_null_is_found_again() -> None:
+def test_the_schema_without_null_is_restored() -> None:
     assert strip_null(make_nullable({"type": "object", "title": "A"})) == {"type": "object"}
     assert strip_null({"type": "string"}) == {"type": "string"}
     assert strip_null(any_of_types("string", "number", "null")) == any_of_types("string", "number", "null")

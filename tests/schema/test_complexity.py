@@ -61,19 +61,19 @@ def nested(levels: int, kind: str, leaf: Any) -> Any:
     return leaf
 
 
-def test_types_that_hold_a_choice_between_each_other_need_a_discriminator() -> None:
+def test_mutually_recursive_unions_need_a_discriminator() -> None:
     with pytest.raises(DeclarationError, match=r"tool\(\): Left and Right form .* Field\(discriminator=...\)"):
         compile_parameters(taking(Left), is_injected=nothing)
 
 
-def test_a_type_that_holds_itself_in_one_way_needs_none() -> None:
+def test_a_type_with_one_recursion_needs_no_discriminator() -> None:
     parameters = compile_parameters(taking(Chain), is_injected=nothing)
     value = {"value": {"next": {"other": [{"other": 1}]}}}
     parameters.check(value)
     assert parameters.convert(value) == {"value": Chain(Chain(None, [Chain(None, 1)]))}
 
 
-def test_a_deep_value_of_types_told_apart_is_checked_and_converted(subtests: pytest.Subtests) -> None:
+def test_a_deep_value_of_discriminated_types_is_checked_and_converted(subtests: pytest.Subtests) -> None:
     for levels in [1, 60]:
         for kind in ["not", "wrap"]:
             with subtests.test(levels=levels, kind=kind):
@@ -101,7 +101,7 @@ def test_explaining_a_deep_value_takes_bounded_time() -> None:
         parameters.check(deep)
 
 
-def test_the_depth_of_an_explanation_follows_the_alternatives_that_return() -> None:
+def test_the_depth_of_an_explanation_depends_on_recursive_alternatives() -> None:
     def schema(fan: int) -> dict[str, Any]:
         choice = {"anyOf": [{"$ref": f"#/$defs/{n}"} for n in range(fan)]}
         return {"$defs": {str(n): {"properties": {"a": choice}} for n in range(fan)}, "$ref": "#/$defs/0"}
@@ -122,7 +122,7 @@ LOOPS: list[dict[str, Any]] = [
 ]
 
 
-def test_references_that_pile_schemas_on_one_value_are_refused(subtests: pytest.Subtests) -> None:
+def test_references_that_apply_many_schemas_to_one_value_are_refused(subtests: pytest.Subtests) -> None:
     for schema in [bomb(30), *LOOPS]:
         with (
             subtests.test(schema=schema),
@@ -131,7 +131,7 @@ def test_references_that_pile_schemas_on_one_value_are_refused(subtests: pytest.
             compile_parameters(by_hand, is_injected=nothing, input_schema=schema)
 
 
-def test_references_that_return_through_a_part_of_the_value_are_served() -> None:
+def test_references_that_recurse_into_a_part_of_the_value_are_allowed() -> None:
     tree = {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}}
     for schema in (bomb(5), tree):
         compile_parameters(by_hand, is_injected=nothing, input_schema=schema).check({})

@@ -58,7 +58,7 @@ def test_a_name_the_function_closes_over_is_resolved() -> None:
     assert compile_parameters(tool, is_injected=nothing).convert({"local": {"a": 2}}) == {"local": Local(2)}
 
 
-def test_a_name_not_yet_assigned_is_out_of_reach() -> None:
+def test_a_name_that_is_not_yet_assigned_is_refused() -> None:
     def tool(later: Later) -> Any:
         return Later, later
 
@@ -68,7 +68,7 @@ def test_a_name_not_yet_assigned_is_out_of_reach() -> None:
     assert compile_parameters(tool, is_injected=nothing).convert({"later": 1}) == {"later": 1}
 
 
-def test_a_local_type_out_of_reach_is_named_with_the_cure() -> None:
+def test_an_unresolvable_local_type_is_named_with_a_hint() -> None:
     class Local(TypedDict):
         a: int
 
@@ -88,14 +88,14 @@ def test_a_type_imported_for_type_checkers_only_is_named() -> None:
         compile_parameters(tool, is_injected=nothing)
 
 
-def test_a_return_type_out_of_reach_is_named() -> None:
+def test_an_unresolvable_return_type_is_named() -> None:
     def tool() -> Decimal: ...
 
     with pytest.raises(DeclarationError, match=r"tool\(\): the return value: the annotation 'Decimal'"):
         compile_output(tool, is_content=nothing)
 
 
-def test_a_type_out_of_reach_inside_another_is_named() -> None:
+def test_an_unresolvable_type_inside_another_is_named() -> None:
     def tool(priced: Priced) -> None: ...
 
     with pytest.raises(DeclarationError, match=r"parameter 'priced': the type Priced refers to 'Decimal'"):

@@ -74,20 +74,20 @@ def sphinx(lat: float, lon: float) -> None:
     """
 
 
-def test_each_style_gives_summary_and_parameters(subtests: pytest.Subtests) -> None:
+def test_each_style_has_summary_and_parameters(subtests: pytest.Subtests) -> None:
     for fn in [google, numpy, sphinx]:
         with subtests.test(fn=fn):
-            said = describe_callable(fn)
-            assert said.summary == "Airports nearest to a point.\n\nGreat-circle distance.\nTwo lines."
-            assert said.parameters["lat"] == "Degrees north, negative in the south."
-            assert said.parameters["lon"] == "Degrees east."
+            described = describe_callable(fn)
+            assert described.summary == "Airports nearest to a point.\n\nGreat-circle distance.\nTwo lines."
+            assert described.parameters["lat"] == "Degrees north, negative in the south."
+            assert described.parameters["lon"] == "Degrees east."
 
 
 def test_numpy_lists_of_names_share_their_description() -> None:
     assert describe_callable(numpy).parameters["alt"] == "Degrees east."
 
 
-def test_stars_are_no_part_of_a_name() -> None:
+def test_stars_are_not_part_of_a_name() -> None:
     assert describe_callable(google).parameters["rest"] == "More."
 
 
@@ -104,7 +104,7 @@ def test_text_without_sections_is_all_summary() -> None:
     )
 
 
-def test_only_an_example_leaves_the_summary() -> None:
+def test_an_example_is_removed_from_the_summary() -> None:
     def tool() -> None:
         """Search.
 

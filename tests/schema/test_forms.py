@@ -75,14 +75,14 @@ def only(type_: Any) -> Any:
     return form.schema["properties"]["value"]
 
 
-def test_none_asks_for_consent_alone() -> None:
+def test_none_is_a_form_without_fields() -> None:
     form = build_form(None)
     assert form.schema == {"type": "object", "properties": {}}
     assert form.read({}) is None
     assert form.read(None) is None
 
 
-def test_a_single_value_is_one_property(subtests: pytest.Subtests) -> None:
+def test_a_single_value_is_a_form_with_one_property(subtests: pytest.Subtests) -> None:
     cases = [
         (bool, {"type": "boolean"}, True, True),
         (str, {"type": "string"}, "x", "x"),
@@ -165,7 +165,7 @@ def test_a_dataclass_becomes_a_flat_form_with_defaults() -> None:
     assert form.read({"name": "Ada", "colour": "#00f"}) == Profile("Ada", colour=Colour.SKY_BLUE)
 
 
-def test_defaults_of_choices_are_written_as_the_choices_are() -> None:
+def test_defaults_of_choices_have_the_form_of_the_choices() -> None:
     class Plan(BaseModel):
         level: Priority = Priority.HIGH
         levels: list[Priority] = [Priority.LOW]
@@ -177,16 +177,16 @@ def test_defaults_of_choices_are_written_as_the_choices_are() -> None:
     assert form.read({"both": ["false"]}) == Plan(both=[False])
 
 
-def test_a_type_with_marks_that_cannot_be_hashed_is_a_form() -> None:
+def test_a_type_with_unhashable_metadata_is_a_form() -> None:
     assert build_form(Annotated[int, {"a": 1}]).read({"value": 1}) == 1
 
 
-def test_a_typed_dict_gives_what_was_filled_in() -> None:
+def test_a_typed_dict_has_the_filled_fields() -> None:
     assert build_form(Row).read({"id": 1}) == {"id": 1}
     assert build_form(Row).schema["required"] == ["id"]
 
 
-def test_a_struct_is_a_form_too() -> None:
+def test_a_struct_is_a_form() -> None:
     assert build_form(Struct).read({"n": 1}) == Struct(1)
 
 
@@ -209,7 +209,7 @@ def test_forms_are_valid_schemas(subtests: pytest.Subtests) -> None:
             jsonschema_rs.meta.validate(build_form(type_).schema)
 
 
-def test_an_answer_that_breaks_the_form_is_refused_in_words(subtests: pytest.Subtests) -> None:
+def test_an_answer_that_violates_the_form_is_refused_with_a_message(subtests: pytest.Subtests) -> None:
     cases = [
         (bool, {}, "missing field 'value'"),
         (bool, {"value": "yes"}, 'value: "yes" is a string; give true or false'),
@@ -230,7 +230,7 @@ def test_an_answer_that_breaks_the_form_is_refused_in_words(subtests: pytest.Sub
             build_form(type_).read(content)
 
 
-def test_secrets_are_not_asked_for_in_a_form(subtests: pytest.Subtests) -> None:
+def test_secrets_in_a_form_are_refused(subtests: pytest.Subtests) -> None:
     cases = [
         {"type": "object", "properties": {"a": {"type": "string", "format": "password"}}},
         SecretStr,
@@ -255,14 +255,14 @@ class Listed:
     names: list[str]
 
 
-def test_what_is_not_flat_is_refused(subtests: pytest.Subtests) -> None:
+def test_a_nested_form_is_refused(subtests: pytest.Subtests) -> None:
     cases = [Deep, Listed, list[int], dict[str, int], tuple[int, int], int | str, Any]
     for type_ in cases:
         with subtests.test(type_=type_), pytest.raises(DeclarationError, match="does not fit a form"):
             build_form(type_)
 
 
-def test_a_schema_by_hand_is_shown_and_checked_as_it_is() -> None:
+def test_a_handwritten_schema_is_sent_and_checked_unchanged() -> None:
     schema = {
         "type": "object",
         "properties": {"c": {"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}, "n": {"type": "integer"}},
@@ -275,7 +275,7 @@ def test_a_schema_by_hand_is_shown_and_checked_as_it_is() -> None:
         form.read({})
 
 
-def test_a_schema_by_hand_must_be_flat(subtests: pytest.Subtests) -> None:
+def test_a_handwritten_schema_must_be_flat(subtests: pytest.Subtests) -> None:
     cases = [
         {"a": {"type": "object"}},
         {"a": {"type": "array", "items": {"type": "string"}}},
@@ -291,7 +291,7 @@ def test_a_schema_by_hand_must_be_flat(subtests: pytest.Subtests) -> None:
             build_form({"type": "object", "properties": properties})
 
 
-def test_a_schema_by_hand_is_not_changed() -> None:
+def test_a_handwritten_schema_is_not_mutated() -> None:
     schema = {"type": "object"}
     assert build_form(schema).read({}) == {}
     assert schema == {"type": "object"}

@@ -83,7 +83,7 @@ def test_values_have_the_types_of_the_core_schema(text: str, value: Any) -> None
         ("a: b\n...\nc: d", "not YAML"),
     ],
 )
-def test_texts_that_mean_two_things_are_refused(text: str, reason: str) -> None:
+def test_ambiguous_texts_are_refused(text: str, reason: str) -> None:
     with pytest.raises(FrontmatterError, match=reason):
         parse(text)
 
@@ -112,7 +112,7 @@ def test_line_ends_and_a_byte_order_mark_are_allowed() -> None:
     assert parse_frontmatter(data) == {"name": "x", "text": "a\nb\n"}
 
 
-def test_values_that_old_parsers_type_differently_are_found() -> None:
+def test_values_that_yaml_1_1_parsers_type_differently_are_found() -> None:
     data = b"---\na: yes\nb: 2026-01-01\nc: '2026-01-01'\nd: 010\ne: 0o17\nf: plain\ng: 12\nh: 1_0\n---\n"
     assert find_ambiguous_values(data) == ["yes", "2026-01-01", "010", "0o17", "1_0"]
 

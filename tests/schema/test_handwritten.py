@@ -1,4 +1,4 @@
-"""Schemas by hand: what is served as it is, and what is refused at registration."""
+"""Handwritten schemas: served unchanged, or refused at registration."""
 
 from copy import deepcopy
 from decimal import Decimal
@@ -48,7 +48,7 @@ def refusal(schema: Any, fn: Any = anything) -> str:
     return str(caught.value)
 
 
-def test_a_schema_is_served_as_it_is() -> None:
+def test_a_schema_is_served_unchanged() -> None:
     before = deepcopy(RICH)
     parameters = compiled(RICH)
     assert parameters.schema is RICH
@@ -64,12 +64,12 @@ def test_arguments_are_checked_against_every_keyword() -> None:
             parameters.check(wrong)
 
 
-def test_keyword_catch_all_takes_every_property() -> None:
+def test_keyword_arguments_accept_every_property() -> None:
     given = {"not a name": 1, "b": [2]}
     assert compiled({"type": "object"}).convert(given) == given
 
 
-def test_named_parameters_are_converted_and_the_rest_is_passed_on() -> None:
+def test_named_parameters_are_converted_and_others_passed_unchanged() -> None:
     from_schema = {"type": "object", "properties": {"day": {"type": "string"}, "n": {}}}
 
     def tool(day: "__import__('datetime').date", **rest: Any) -> None: ...  # type: ignore[valid-type]
@@ -80,7 +80,7 @@ def test_named_parameters_are_converted_and_the_rest_is_passed_on() -> None:
     assert converted["n"] == "1"
 
 
-def test_what_the_schema_lets_through_but_the_function_does_not_take_is_refused() -> None:
+def test_arguments_that_the_function_does_not_accept_are_refused() -> None:
     def tool(a: int = 0) -> None: ...
 
     parameters = compiled({"type": "object", "properties": {"a": {}}}, tool)
@@ -88,7 +88,7 @@ def test_what_the_schema_lets_through_but_the_function_does_not_take_is_refused(
         parameters.convert({"b": 1})
 
 
-def test_a_flood_of_names_no_parameter_takes_is_refused_with_a_few_of_them() -> None:
+def test_many_unknown_arguments_are_refused_with_a_few_of_them() -> None:
     def tool(a: int = 0) -> None: ...
 
     parameters = compiled({"type": "object"}, tool)
@@ -97,14 +97,14 @@ def test_a_flood_of_names_no_parameter_takes_is_refused_with_a_few_of_them() -> 
     assert str(caught.value).count("unknown argument") == 5
 
 
-def test_an_alias_is_what_the_schema_by_hand_describes() -> None:
+def test_a_handwritten_schema_describes_the_alias() -> None:
     def tool(page_size: Annotated[int, Field(alias="pageSize")]) -> None: ...
 
     schema = {"type": "object", "properties": {"pageSize": {"type": "integer"}}, "additionalProperties": False}
     assert compiled(schema, tool).convert({"pageSize": 5}) == {"page_size": 5}
 
 
-def test_a_property_no_parameter_takes_is_refused() -> None:
+def test_a_property_without_a_parameter_is_refused() -> None:
     def tool(a: int) -> None: ...
 
     assert "has the property 'b', which no parameter takes" in refusal(
@@ -112,7 +112,7 @@ def test_a_property_no_parameter_takes_is_refused() -> None:
     )
 
 
-def test_a_parameter_that_can_never_be_given_is_refused() -> None:
+def test_a_parameter_without_a_property_is_refused() -> None:
     def tool(a: int) -> None: ...
 
     assert "parameter 'a' has no default and no property" in refusal(
@@ -120,20 +120,20 @@ def test_a_parameter_that_can_never_be_given_is_refused() -> None:
     )
 
 
-def test_a_root_that_is_no_object_is_refused(subtests: pytest.Subtests) -> None:
+def test_a_root_that_is_not_an_object_is_refused(subtests: pytest.Subtests) -> None:
     cases = [{}, {"type": "array"}, {"type": ["object", "null"]}, {"properties": {}}]
     for schema in cases:
         with subtests.test(schema=schema):
             assert "anything(): input_schema: the root must have 'type': 'object'" in refusal(schema)
 
 
-def test_a_schema_that_is_no_dict_is_refused(subtests: pytest.Subtests) -> None:
+def test_a_schema_that_is_not_a_dict_is_refused(subtests: pytest.Subtests) -> None:
     for schema in ["{}", ["type"], True]:
         with subtests.test(schema=schema):
             assert "the schema must be a dict" in refusal(schema)
 
 
-def test_an_invalid_schema_is_refused_with_its_place(subtests: pytest.Subtests) -> None:
+def test_an_invalid_schema_is_refused_with_the_path(subtests: pytest.Subtests) -> None:
     cases = [
         {"properties": {"a": {"type": "strnig"}}},
         {"properties": {"a": 5}},
@@ -170,7 +170,7 @@ def test_an_unknown_dialect_is_refused(subtests: pytest.Subtests) -> None:
             assert "is not supported; use JSON Schema 2020-12" in refusal({"$schema": dialect, "type": "object"})
 
 
-def test_a_reference_out_of_the_document_is_refused(subtests: pytest.Subtests) -> None:
+def test_a_reference_to_another_document_is_refused(subtests: pytest.Subtests) -> None:
     cases_1 = [
         "https://example.com/s.json",
         "http://127.0.0.1:9/s",
@@ -263,7 +263,7 @@ def test_a_pattern_with_look_around_works_and_is_bounded() -> None:
             parameters.check(wrong)
 
 
-def test_a_mirrored_argument_off_the_chain_of_properties_is_refused(subtests: pytest.Subtests) -> None:
+def test_a_mirrored_argument_outside_of_properties_is_refused(subtests: pytest.Subtests) -> None:
     cases = [
         {"properties": {"a": {"items": {"x-mcp-header": "A", "type": "string"}}}},
         {"properties": {"a": {"anyOf": [{"x-mcp-header": "A", "type": "string"}]}}},
@@ -285,5 +285,5 @@ def test_mirrored_arguments_may_be_nested_in_properties() -> None:
     assert parameters.header_params == ((("where", "region"), b"mcp-param-region"),)
 
 
-def test_a_property_called_like_the_mark_is_a_property() -> None:
+def test_a_property_with_the_name_of_the_keyword_is_a_property() -> None:
     assert compiled({"type": "object", "properties": {"x-mcp-header": {"type": "string"}}}).header_params == ()

@@ -61,19 +61,19 @@ def test_each_rule_finds_its_violations_and_no_others(subtests: Any) -> None:
                 assert list_rules({**PLAIN, **change}) == [name]
 
 
-def test_a_name_inside_an_argument_is_free() -> None:
+def test_names_inside_arguments_are_not_checked() -> None:
     inner = {"type": "object", "properties": {"größe": {"type": "integer"}}}
     assert list_rules({**PLAIN, "inputSchema": {"type": "object", "properties": {"values": inner}}}) == []
 
 
-def test_a_finding_names_the_tool_the_place_and_the_remedy() -> None:
+def test_a_finding_has_the_tool_the_path_and_a_hint() -> None:
     [finding] = find_host_findings([{**PLAIN, **VIOLATIONS["argument-name"][0]}])
     assert str(finding).startswith("the tool 'find_city': the argument 'größe' has a name other than 1 to 64 letters")
     assert "alias" in finding.rule.remedy
     assert finding.rule.reaction is HostReaction.REFUSES
 
 
-def test_the_remedy_for_an_argument_name_works() -> None:
+def test_the_hint_for_an_argument_name_works() -> None:
     def measure(größe: Annotated[int, Field(alias="groesse")]) -> int:
         return größe
 

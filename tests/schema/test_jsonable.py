@@ -107,7 +107,7 @@ def test_the_values_of_a_generated_schema_become_json() -> None:
     }
 
 
-def test_values_without_json_form_stay_in_a_schema_for_the_check() -> None:
+def test_values_without_json_form_are_kept_for_the_schema_check() -> None:
     strange = object()
     shared: Any = []
     for _ in range(100):

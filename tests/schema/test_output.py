@@ -63,21 +63,21 @@ def promised(annotation: Any, **options: Any) -> CompiledOutput:
     return output
 
 
-def test_a_function_without_return_annotation_promises_nothing() -> None:
+def test_a_function_without_return_annotation_has_no_output_schema() -> None:
     def tool():  # type: ignore[no-untyped-def]
         ...
 
     assert compile_output(tool, is_content=lambda it: False) is None
 
 
-def test_annotations_that_say_nothing_promise_nothing(subtests: pytest.Subtests) -> None:
+def test_annotations_without_a_type_have_no_output_schema(subtests: pytest.Subtests) -> None:
     cases = [None, Any, object, bytes, Never, Annotated[Any, "whatever"], Awaitable[None]]
     for annotation in cases:
         with subtests.test(annotation=annotation):
             assert returning(annotation) is None
 
 
-def test_content_wherever_it_is_promises_nothing(subtests: pytest.Subtests) -> None:
+def test_content_in_an_annotation_means_no_output_schema(subtests: pytest.Subtests) -> None:
     cases = [
         Content,
         list[Content],
@@ -103,7 +103,7 @@ def test_plain_values_are_wrapped(subtests: pytest.Subtests) -> None:
             assert output.dump(value) == value
 
 
-def test_what_is_no_object_is_wrapped(subtests: pytest.Subtests) -> None:
+def test_types_other_than_objects_are_wrapped(subtests: pytest.Subtests) -> None:
     cases = [
         (list[int], [1], [1]),
         (int | None, None, None),
@@ -124,7 +124,7 @@ def test_what_is_no_object_is_wrapped(subtests: pytest.Subtests) -> None:
             assert output.to_structured(value) == {"result": expected}
 
 
-def test_an_object_is_its_own_structure(subtests: pytest.Subtests) -> None:
+def test_an_object_is_not_wrapped(subtests: pytest.Subtests) -> None:
     cases = [
         (dict[str, int], {"a": 1}, {"a": 1}),
         (Point, Point(1), {"x": 1, "y": 0}),
@@ -142,7 +142,7 @@ def test_an_object_is_its_own_structure(subtests: pytest.Subtests) -> None:
             assert output.to_structured(value) == output.dump(value) == expected
 
 
-def test_the_schema_describes_what_comes_out() -> None:
+def test_the_schema_describes_the_serialized_value() -> None:
     schema = promised(Airport).schema
     assert set(schema["properties"]) == {"code", "elevationFeet", "label"}
     assert "label" in schema["required"]
@@ -160,7 +160,7 @@ def test_every_finite_decimal_fits_its_schema(subtests: pytest.Subtests) -> None
             assert promised(Decimal).to_structured(Decimal(value)) == {"result": value}
 
 
-def test_a_result_that_breaks_its_promise_is_a_bug(subtests: pytest.Subtests) -> None:
+def test_a_result_that_violates_its_schema_is_a_bug(subtests: pytest.Subtests) -> None:
     cases = [
         (float, math.nan),
         (float, math.inf),
@@ -190,13 +190,13 @@ def test_a_result_that_breaks_its_promise_is_a_bug(subtests: pytest.Subtests) ->
             promised(annotation).to_structured(value)
 
 
-def test_a_result_that_fits_in_other_clothes_is_taken() -> None:
+def test_a_result_of_another_type_that_fits_the_schema_is_accepted() -> None:
     assert promised(Point).to_structured({"x": 1, "y": 2}) == {"x": 1, "y": 2}
     assert promised(list[Row]).to_structured({"id": n} for n in range(2)) == {"result": [{"id": 0}, {"id": 1}]}
     assert promised(Row).to_structured(type("Sub", (dict,), {})(id=1)) == {"id": 1}
 
 
-def test_subclasses_of_plain_types_are_taken() -> None:
+def test_subclasses_of_plain_types_are_accepted() -> None:
     class Safe(str):
         __slots__ = ()
 
@@ -214,14 +214,14 @@ def test_lazy_text_is_written_out() -> None:
     assert promised(dict[str, Any]).to_structured({"a": translation}) == {"a": "Hello"}
 
 
-def test_what_a_subclass_adds_stays_inside() -> None:
+def test_fields_of_a_subclass_are_not_sent() -> None:
     class Secret(Airport):
         password: str
 
     assert "password" not in promised(Airport).to_structured(Secret(code="BER", password="x"))
 
 
-def test_a_type_that_can_only_be_written_is_described() -> None:
+def test_a_type_with_serialization_only_is_described() -> None:
     class Opaque:
         pass
 
@@ -238,7 +238,7 @@ def test_a_return_type_without_json_form_is_refused() -> None:
         returning(Socket)
 
 
-def test_an_output_schema_by_hand_takes_the_annotations_place() -> None:
+def test_a_handwritten_output_schema_replaces_the_annotation() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     output = promised(Content, output_schema=schema)
     assert output.schema is schema
@@ -248,17 +248,17 @@ def test_an_output_schema_by_hand_takes_the_annotations_place() -> None:
         output.to_structured(Point(1))
 
 
-def test_an_output_schema_by_hand_needs_an_object_at_its_root() -> None:
+def test_a_handwritten_output_schema_needs_an_object_at_its_root() -> None:
     with pytest.raises(DeclarationError, match=r"tool\(\): output_schema: the root must have 'type': 'object'"):
         returning(int, output_schema={"type": "array"})
 
 
-def test_a_type_may_stand_in_for_the_annotation() -> None:
+def test_a_type_may_replace_the_annotation() -> None:
     output = promised(None, output_schema=Row)
     assert output.to_structured({"id": 1}) == {"id": 1}
 
 
-def test_methods_promise_as_functions_do() -> None:
+def test_methods_have_output_schemas_like_functions() -> None:
     class Service:
         def tool(self) -> int:
             return 1

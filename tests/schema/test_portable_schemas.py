@@ -53,12 +53,12 @@ def test_input_schemas_keep_formats_as_hints() -> None:
     assert build_tool(book).wire["inputSchema"]["properties"]["day"] == {"type": "string", "format": "date"}
 
 
-def test_a_property_named_format_or_without_a_name_stays() -> None:
+def test_a_property_named_format_or_without_a_name_is_kept() -> None:
     schema = {"type": "object", "properties": {"format": {"type": "string", "format": "uri"}, "": {"format": "date"}}}
     assert build_portable_output(schema)["properties"] == {"format": {"type": "string"}, "": {}}
 
 
-def test_examples_and_constants_are_no_schemas() -> None:
+def test_examples_and_constants_are_not_treated_as_schemas() -> None:
     schema = {"properties": {"a": {"const": {"format": "date"}, "examples": [{"type": "array"}]}}, "type": "object"}
     assert build_portable_output(schema) is schema
 
@@ -98,7 +98,7 @@ ARRAYS: list[tuple[Schema, Schema]] = [
 
 
 @pytest.mark.parametrize("build", [build_portable_input, build_portable_output])
-def test_arrays_get_items_that_accept_what_they_accepted(build: Callable[[Schema], Schema]) -> None:
+def test_arrays_get_items_that_accept_the_same_values(build: Callable[[Schema], Schema]) -> None:
     for given_schema, expected in ARRAYS:
         schema = {"type": "object", "properties": {"a": given_schema}}
         assert build(schema)["properties"]["a"] == expected

@@ -52,7 +52,7 @@ def taking(annotation: Any) -> Any:
     return fn
 
 
-def test_arguments_are_listed_with_descriptions_and_need() -> None:
+def test_arguments_are_listed_with_descriptions_and_required() -> None:
     def plan(ctx: Context, origin: str, days: Annotated[int, Field(description="How long")] = 3) -> None:
         """Plan.
 
@@ -68,14 +68,14 @@ def test_arguments_are_listed_with_descriptions_and_need() -> None:
     assert parameters.injected == {"ctx": Context}
 
 
-def test_a_prompt_may_take_nothing() -> None:
+def test_a_prompt_may_have_no_arguments() -> None:
     def hello() -> None: ...
 
     assert prompt(hello).arguments == []
     assert prompt(hello).convert({}) == {}
 
 
-def test_a_text_becomes_the_annotated_type(subtests: pytest.Subtests) -> None:
+def test_a_text_is_converted_to_the_annotated_type(subtests: pytest.Subtests) -> None:
     cases = [
         (str, "5", "5"),
         (Any, "5", "5"),
@@ -105,7 +105,7 @@ def test_a_text_becomes_the_annotated_type(subtests: pytest.Subtests) -> None:
             assert type(converted) is type(value)
 
 
-def test_a_text_that_does_not_fit_is_refused_by_name(subtests: pytest.Subtests) -> None:
+def test_an_invalid_text_is_refused_with_the_name(subtests: pytest.Subtests) -> None:
     cases = [
         (int, "x"),
         (int, "1.5"),
@@ -127,7 +127,7 @@ def test_a_text_that_does_not_fit_is_refused_by_name(subtests: pytest.Subtests) 
             assert len(str(caught.value)) <= 1000
 
 
-def test_a_value_that_is_no_text_is_refused(subtests: pytest.Subtests) -> None:
+def test_a_value_that_is_not_text_is_refused(subtests: pytest.Subtests) -> None:
     for given in [5, None, True, ["a", 5], {"a": "b"}]:
         with subtests.test(given=given), pytest.raises(ArgumentError, match=r"value: .* is not a string"):
             prompt(taking(str)).convert({"value": given})
@@ -142,14 +142,14 @@ def test_missing_and_unknown_arguments_are_named() -> None:
     assert prompt(plan).convert({"origin": "BER"}) == {"origin": "BER"}
 
 
-def test_a_field_as_default_fills_in_its_default() -> None:
+def test_a_field_as_default_uses_its_default() -> None:
     def plan(days: int = Field(3, ge=1), tags: list[str] = Field(default_factory=list)) -> None: ...  # noqa: B008
 
     assert prompt(plan).arguments == [{"name": "days", "required": False}, {"name": "tags", "required": False}]
     assert prompt(plan).convert({}) == {"days": 3, "tags": []}
 
 
-def test_a_prompt_cannot_take_anything() -> None:
+def test_keyword_arguments_of_a_prompt_are_refused() -> None:
     def plan(**values: str) -> None: ...
 
     with pytest.raises(DeclarationError, match="which a prompt cannot list"):
@@ -173,7 +173,7 @@ def test_variables_become_typed_keyword_arguments() -> None:
         parameters.convert({"code": "BER"})
 
 
-def test_a_variable_with_several_values_fills_a_list_or_is_joined() -> None:
+def test_a_variable_with_several_values_is_a_list_or_joined() -> None:
     def file(path: list[str], ids: list[int], name: str, where: Path) -> None: ...
 
     given = {"path": ["a", "b"], "ids": ["1", "2"], "name": ["a", "b"], "where": ["a", "b"]}
@@ -191,7 +191,7 @@ def test_one_value_for_a_list_is_a_list_of_one() -> None:
     assert address(file, "path").convert({"path": "a"}) == {"path": ["a"]}
 
 
-def test_a_catch_all_takes_the_variables_without_a_parameter() -> None:
+def test_keyword_arguments_get_the_variables_without_a_parameter() -> None:
     def file(a: int, **rest: str) -> None: ...
 
     assert address(file, "a", "b").convert({"a": "1", "b": "2"}) == {"a": 1, "b": "2"}
@@ -204,7 +204,7 @@ def test_a_variable_without_parameter_is_refused() -> None:
         address(file, "path", "name")
 
 
-def test_a_parameter_that_is_no_variable_needs_a_default() -> None:
+def test_a_parameter_that_is_not_a_variable_needs_a_default() -> None:
     def file(path: str, size: int) -> None: ...
 
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""What holds for every input."""
+"""Properties of all inputs."""
 
 import datetime as dt
 import json
@@ -102,7 +102,7 @@ ARGUMENTS = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=6), JSON, 
 
 
 def refusal(run: Callable[[Any], Any], value: Any) -> str | None:
-    """What an ArgumentError said, None when there was none."""
+    """Return the message of an ArgumentError; None without one."""
     try:
         run(value)
     except ArgumentError as error:
@@ -123,7 +123,7 @@ def test_convert_refuses_hostile_input_with_an_argument_error_only(arguments: An
 
 
 @given(st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), JSON)))
-def test_what_was_checked_and_converted_has_the_annotated_type(argument: tuple[str, Any]) -> None:
+def test_a_checked_and_converted_value_has_the_annotated_type(argument: tuple[str, Any]) -> None:
     name, value = argument
     arguments = {name: value}
     try:
@@ -159,7 +159,7 @@ def test_a_structured_result_fits_its_schema_or_is_an_output_error(annotation: A
 
 
 @given(st.sampled_from([bool, int, Colour, list[Literal["a"]], Point]), JSON)
-def test_an_answer_to_a_form_is_read_or_refused_in_words(type_: Any, content: Any) -> None:
+def test_an_answer_to_a_form_is_read_or_refused_with_a_message(type_: Any, content: Any) -> None:
     refusal(build_form(type_).read, content)
 
 
@@ -176,7 +176,7 @@ DOCS = st.lists(
 
 
 @given(DOCS)
-def test_no_docstring_breaks_the_reader(text: str) -> None:
-    said = parse_docstring(text)
-    assert isinstance(said.summary, str)
-    assert all(isinstance(part, str) for item in said.parameters.items() for part in item)
+def test_any_docstring_is_parsed_without_an_exception(text: str) -> None:
+    parsed = parse_docstring(text)
+    assert isinstance(parsed.summary, str)
+    assert all(isinstance(part, str) for item in parsed.parameters.items() for part in item)

@@ -1,4 +1,4 @@
-"""What a language model writes, read as a value."""
+"""Texts of a language model, read as values."""
 
 from types import FunctionType
 
@@ -22,7 +22,7 @@ def test_json_is_found_with_and_without_a_fence(subtests: pytest.Subtests) -> No
             assert compile_text_parser(dict[str, int]).parse(text) == {"a": 1}
 
 
-def test_what_does_not_fit_is_told_in_words(subtests: pytest.Subtests) -> None:
+def test_an_invalid_value_is_refused_with_a_message(subtests: pytest.Subtests) -> None:
     cases = [
         ("", "the answer is not JSON"),
         ("one", "the answer is not JSON"),
@@ -39,7 +39,7 @@ def test_what_does_not_fit_is_told_in_words(subtests: pytest.Subtests) -> None:
             assert str(refused.value) == reason
 
 
-def test_a_type_without_a_json_form_is_a_mistake_of_the_author() -> None:
+def test_a_type_without_a_json_form_is_a_declaration_error() -> None:
     with pytest.raises(DeclarationError, match="result_type"):
         compile_text_parser(FunctionType)
 

@@ -1,4 +1,4 @@
-"""What a caller is told about wrong arguments: the place, the rule, what to do, and never too much of it."""
+"""Messages for invalid arguments: the path, the rule and the remedy, in limited length."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
@@ -71,7 +71,7 @@ def refusal(arguments: Any) -> str:
     return str(caught.value)
 
 
-def test_the_problem_is_named_with_place_and_rule(subtests: pytest.Subtests) -> None:
+def test_the_problem_has_the_path_and_the_rule(subtests: pytest.Subtests) -> None:
     cases = [
         ({"limit": 99}, "limit: 99 is greater than the maximum of 50"),
         ({"limit": 0}, "limit: 0 is less than the minimum of 1"),
@@ -107,7 +107,7 @@ def test_the_problem_is_named_with_place_and_rule(subtests: pytest.Subtests) -> 
             assert refusal(arguments) == text
 
 
-def test_every_rule_of_a_schema_by_hand_has_words(subtests: pytest.Subtests) -> None:
+def test_every_keyword_of_a_handwritten_schema_has_a_message(subtests: pytest.Subtests) -> None:
     cases = [
         (
             {"oneOf": [{"minimum": 1}, {"minimum": 2}]},
@@ -148,7 +148,7 @@ def test_every_rule_of_a_schema_by_hand_has_words(subtests: pytest.Subtests) -> 
             assert checker.describe_problems({"a": value}) == text
 
 
-def test_alternatives_at_the_root_are_told() -> None:
+def test_alternatives_at_the_root_are_described() -> None:
     checker = SchemaChecker({"anyOf": [{"type": "array"}, {"type": "string"}]})
     assert checker.describe_problems({}) == "arguments: is an object; give a list or a string"
     assert (
@@ -167,13 +167,15 @@ def test_missing_arguments_are_named() -> None:
         parameters.convert({"code": "x"})
 
 
-def test_several_problems_are_told_at_once_up_to_five() -> None:
-    told = refusal({"limit": 0, "ratio": 9, "step": 1, "query": "", "code": "", "order": "", "wrong": 1}).split("; ")
-    assert len(told) == MAX_PROBLEMS
-    assert len(set(told)) == MAX_PROBLEMS
+def test_up_to_five_problems_are_reported_at_once() -> None:
+    problems = refusal({"limit": 0, "ratio": 9, "step": 1, "query": "", "code": "", "order": "", "wrong": 1}).split(
+        "; "
+    )
+    assert len(problems) == MAX_PROBLEMS
+    assert len(set(problems)) == MAX_PROBLEMS
 
 
-def test_large_values_are_never_echoed(subtests: pytest.Subtests) -> None:
+def test_large_values_are_never_repeated(subtests: pytest.Subtests) -> None:
     cases = [
         {"limit": "9" * 100_000},
         {"order": "x" * 100_000},
@@ -196,7 +198,7 @@ def test_many_unknown_arguments_are_not_all_listed() -> None:
 MANY = 300_000
 
 
-def test_a_large_value_is_explained_from_its_beginning(subtests: pytest.Subtests) -> None:
+def test_the_beginning_of_a_large_value_is_explained(subtests: pytest.Subtests) -> None:
     cases = [
         ({"tags": [1] * MANY}, "tags[0]: 1 is an integer; give a string"),
         ({"filter": {"limits": ["x"] * MANY}}, 'filter.limits[0]: "x" is a string; give an integer'),
@@ -207,13 +209,13 @@ def test_a_large_value_is_explained_from_its_beginning(subtests: pytest.Subtests
             assert text in refusal(arguments)
 
 
-def test_a_rule_about_absence_is_not_reported_for_what_was_cut() -> None:
+def test_a_missing_item_is_not_reported_for_a_truncated_value() -> None:
     checker = SchemaChecker({"properties": {"a": {"minItems": 100, "items": {"type": "integer"}}}, "type": "object"})
-    told = checker.describe_problems({"a": [*range(5000), "x"]})
-    assert told == "a: breaks its schema beyond its first items or levels; check every one"
+    problems = checker.describe_problems({"a": [*range(5000), "x"]})
+    assert problems == "a: breaks its schema beyond its first items or levels; check every one"
 
 
-def test_an_excerpt_stays_within_its_bounds() -> None:
+def test_an_excerpt_is_within_its_limits() -> None:
     def size(value: Any) -> int:
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         return 1 + sum(map(size, inner))
@@ -229,7 +231,7 @@ def test_an_excerpt_stays_within_its_bounds() -> None:
     assert part.cut_paths == {("a", 2)}
 
 
-def test_conversion_failures_in_long_lists_stop_at_the_first() -> None:
+def test_conversion_of_long_lists_stops_at_the_first_failure() -> None:
     def tool(days: list[Annotated[int, AfterValidator(even)]]) -> None: ...
 
     parameters = compile_parameters(tool, is_injected=lambda annotation: False)
@@ -237,5 +239,5 @@ def test_conversion_failures_in_long_lists_stop_at_the_first() -> None:
         parameters.convert({"days": [1] * MANY})
 
 
-def test_a_value_that_fits_has_no_problems() -> None:
+def test_a_valid_value_has_no_problems() -> None:
     assert SchemaChecker({"type": "object"}).describe_problems({}) == ""

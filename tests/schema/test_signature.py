@@ -1,4 +1,4 @@
-"""Signatures as input schemas: which parameters there are, and what is said about them."""
+"""Signatures as input schemas: the parameters and their descriptions."""
 
 import enum
 import functools
@@ -46,7 +46,7 @@ def test_a_function_becomes_a_closed_object_with_its_required_parameters() -> No
     }
 
 
-def test_a_function_without_parameters_takes_an_empty_object() -> None:
+def test_a_function_without_parameters_has_an_empty_object() -> None:
     def ping() -> None: ...
 
     parameters = compiled(ping)
@@ -69,7 +69,7 @@ def test_descriptions_come_from_the_docstring_unless_the_field_has_one() -> None
     assert [properties[name]["description"] for name in ("lat", "lon", "alt")] == ["Degrees north.", "East", "Up"]
 
 
-def test_invented_titles_are_left_out_and_given_ones_kept() -> None:
+def test_generated_titles_are_removed_and_others_kept() -> None:
     @dataclass
     class Place:
         name: str
@@ -96,7 +96,7 @@ def test_injected_parameters_are_listed_and_not_described() -> None:
     assert refusal(parameters, a=1, ctx=2) == "unknown argument 'ctx'"
 
 
-def test_an_injection_mark_inside_annotated_is_handed_over_whole() -> None:
+def test_injection_metadata_inside_annotated_is_passed_unchanged() -> None:
     mark = object()
     wanted = Annotated[str, mark]
 
@@ -115,7 +115,7 @@ def test_skipped_names_are_neither_described_nor_injected() -> None:
     assert parameters.injected == {}
 
 
-def test_a_parameter_that_may_be_none_takes_null(subtests: pytest.Subtests) -> None:
+def test_a_parameter_that_may_be_none_accepts_null(subtests: pytest.Subtests) -> None:
     for annotation in [Optional[int], int | None]:  # noqa: UP045 - both spellings
         with subtests.test(annotation=annotation):
 
@@ -139,7 +139,7 @@ def test_none_as_default_makes_a_parameter_nullable() -> None:
     assert refusal(parameters, limit=0) == "limit: 0 is less than the minimum of 1"
 
 
-def test_an_absent_argument_is_left_to_the_functions_own_default() -> None:
+def test_an_absent_argument_uses_the_default_of_the_function() -> None:
     def tool(a: int = 1, b: list[int] = [2]) -> None: ...  # noqa: B006
 
     parameters = compiled(tool)
@@ -147,13 +147,13 @@ def test_an_absent_argument_is_left_to_the_functions_own_default() -> None:
     assert parameters.schema["properties"]["b"]["default"] == [2]
 
 
-def test_a_default_no_caller_could_give_is_not_told() -> None:
+def test_a_default_without_json_form_is_not_in_the_schema() -> None:
     def tool(a: int = object(), b: int = "five", c: Any = print) -> None: ...  # type: ignore[assignment]
 
     assert not any("default" in entry for entry in compiled(tool).schema["properties"].values())
 
 
-def test_a_field_as_default_gives_rules_description_and_default() -> None:
+def test_a_field_as_default_has_rules_description_and_default() -> None:
     def tool(
         limit: int = Field(5, ge=1, description="How many"),
         tags: list[str] = Field(default_factory=list),  # noqa: B008
@@ -171,7 +171,7 @@ def test_a_field_as_default_gives_rules_description_and_default() -> None:
     assert called(parameters, q="x") == {"limit": 5, "tags": [], "q": "x"}
 
 
-def test_an_alias_is_what_the_caller_writes() -> None:
+def test_the_alias_is_the_name_for_callers() -> None:
     def tool(page_size: Annotated[int, Field(alias="pageSize")] = 5) -> None:
         """Page.
 
@@ -184,13 +184,13 @@ def test_an_alias_is_what_the_caller_writes() -> None:
     assert called(parameters, pageSize=7) == {"page_size": 7}
 
 
-def test_a_parameter_without_annotation_takes_anything() -> None:
+def test_a_parameter_without_annotation_accepts_any_value() -> None:
     def tool(value) -> None: ...  # type: ignore[no-untyped-def]
 
     assert called(compiled(tool), value={"a": [None]}) == {"value": {"a": [None]}}
 
 
-def test_methods_partials_classes_and_callable_objects_are_read_alike() -> None:
+def test_methods_partials_classes_and_callable_objects_have_signatures() -> None:
     class Service:
         """Serve."""
 
@@ -213,7 +213,7 @@ def test_methods_partials_classes_and_callable_objects_are_read_alike() -> None:
     assert [compiled(fn).schema["properties"] for fn in handlers] == [{"a": {"type": "integer"}}] * len(handlers)
 
 
-def test_what_a_partial_binds_by_name_cannot_be_overridden() -> None:
+def test_arguments_bound_by_a_partial_cannot_be_overridden() -> None:
     def tool(a: int, user: str = "anonymous") -> None: ...
 
     parameters = compiled(functools.partial(tool, user="admin"))
@@ -234,14 +234,14 @@ def test_a_decorated_function_keeps_its_signature() -> None:
     assert list(compiled(tool).schema["properties"]) == ["a"]
 
 
-def test_positional_catch_all_is_refused() -> None:
+def test_variadic_positional_arguments_are_refused() -> None:
     def tool(*values: int) -> None: ...
 
     with pytest.raises(DeclarationError, match=r"tool\(\) takes \*values, .* one by one"):
         compiled(tool)
 
 
-def test_keyword_catch_all_needs_a_schema_by_hand() -> None:
+def test_variadic_keyword_arguments_need_a_handwritten_schema() -> None:
     def tool(**values: int) -> None: ...
 
     with pytest.raises(DeclarationError, match=r"takes \*\*kwargs.*give input_schema"):
@@ -270,14 +270,14 @@ def test_a_type_without_json_form_is_refused_by_parameter_name() -> None:
         compiled(tool)
 
 
-def test_a_pattern_that_is_no_regular_expression_is_refused() -> None:
+def test_an_invalid_pattern_is_refused() -> None:
     def tool(a: Annotated[str, Field(pattern="[")]) -> None: ...
 
     with pytest.raises(DeclarationError, match="parameter 'a'"):
         compiled(tool)
 
 
-def test_nested_types_say_their_own_descriptions_and_refuse_unknown_keys() -> None:
+def test_nested_types_have_their_descriptions_and_refuse_unknown_keys() -> None:
     @dataclass
     class Filter:
         """How to narrow."""
@@ -343,19 +343,19 @@ def test_a_mirrored_choice_is_described_in_place() -> None:
     }
 
 
-def test_a_mirrored_optional_argument_keeps_a_default_of_its_own() -> None:
+def test_a_mirrored_optional_argument_keeps_its_default() -> None:
     def tool(region: Annotated[str | None, header("Region")] = "eu") -> None: ...
 
     assert compiled(tool).schema["properties"]["region"]["default"] == "eu"
 
 
-def test_a_mirrored_integer_stays_exact_in_every_client() -> None:
+def test_a_mirrored_integer_is_limited_to_exact_values() -> None:
     def tool(shard: Annotated[int, header("Shard")]) -> None: ...
 
     assert "shard: " in refusal(compiled(tool), shard=2**53)
 
 
-def test_a_mirrored_name_that_is_no_token_is_refused(subtests: pytest.Subtests) -> None:
+def test_a_mirrored_name_that_is_not_a_token_is_refused(subtests: pytest.Subtests) -> None:
     for name in ["", "two words", "naïve", 5, None, "a:b", "a\n"]:
         with subtests.test(name=name):
 
@@ -383,7 +383,7 @@ def test_only_text_integers_and_booleans_are_mirrored(subtests: pytest.Subtests)
                 compiled(tool)
 
 
-def test_a_mark_inside_a_referenced_type_is_refused() -> None:
+def test_a_mirrored_field_inside_a_referenced_type_is_refused() -> None:
     @dataclass
     class Place:
         region: Annotated[str, header("Region")]

@@ -1,5 +1,5 @@
-"""Every supported type: what JSON it takes, and what the handler gets."""
-# ruff: noqa: UP007, UP045 - the older spellings are part of what is supported
+"""Every supported type: its JSON values, and the values for the handler."""
+# ruff: noqa: UP007, UP045 - the older spellings are supported too
 
 import collections
 import datetime as dt
@@ -174,7 +174,7 @@ def nothing(annotation: Any) -> bool:
     return False
 
 
-def test_a_value_arrives_as_the_annotated_type(subtests: pytest.Subtests) -> None:
+def test_a_value_is_converted_to_the_annotated_type(subtests: pytest.Subtests) -> None:
     for annotation, given, expected in CASES:
         with subtests.test(annotation=annotation, given=given, expected=expected):
             parameters = compile_parameters(taking(annotation), is_injected=nothing)
@@ -196,7 +196,7 @@ def test_generated_schemas_are_valid_in_their_dialect(subtests: pytest.Subtests)
                 jsonschema_rs.meta.validate(output.schema)
 
 
-def test_a_value_that_arrived_can_be_returned(subtests: pytest.Subtests) -> None:
+def test_a_converted_value_can_be_returned(subtests: pytest.Subtests) -> None:
     for annotation, given, expected in CASES:
         with subtests.test(annotation=annotation, given=given, expected=expected):
             output = compile_output(giving(annotation), is_content=nothing)
@@ -241,7 +241,7 @@ def test_a_value_of_another_type_is_refused_by_the_schema(subtests: pytest.Subte
                 parameters.check({"value": given})
 
 
-def test_what_the_schema_cannot_rule_out_is_refused_by_conversion(subtests: pytest.Subtests) -> None:
+def test_invalid_values_that_fit_the_schema_are_refused_by_conversion(subtests: pytest.Subtests) -> None:
     cases = [
         (dt.date, "2024-02-30", "value: .*2024-02-30.*date"),
         (dt.datetime, "tomorrow", "value: .*tomorrow.*datetime"),
@@ -258,7 +258,7 @@ def test_what_the_schema_cannot_rule_out_is_refused_by_conversion(subtests: pyte
                 parameters.convert({"value": given})
 
 
-def test_an_integer_that_may_have_lost_digits_is_refused(subtests: pytest.Subtests) -> None:
+def test_an_inexact_integer_is_refused(subtests: pytest.Subtests) -> None:
     for given in [2**63, 2**64 - 1, float(2**53), 1e17, 1e300]:
         for annotation in [int, Annotated[int, Field(gt=0)], Optional[int], int | str]:
             with subtests.test(given=given, annotation=annotation):
@@ -291,7 +291,7 @@ def test_large_floats_are_floats() -> None:
     assert compile_parameters(taking(float), is_injected=nothing).convert({"value": 1e300}) == {"value": 1e300}
 
 
-def test_types_are_described_by_reference_once() -> None:
+def test_types_are_described_once_and_referenced() -> None:
     schema = compile_type(dict[str, Row | Tree | Shape], "test").schema
     assert set(schema["$defs"]) == {"Row", "Tree", "Shape"}
     assert schema["$defs"]["Tree"]["properties"]["children"] == {"type": "array", "items": {"$ref": "#/$defs/Tree"}}
@@ -304,7 +304,7 @@ def test_a_struct_keeps_the_description_of_its_parameter() -> None:
     assert schema["properties"]["value"] == {"$ref": "#/$defs/Shape", "description": "Which"}
 
 
-def test_two_structs_of_one_name_are_kept_apart() -> None:
+def test_two_structs_with_the_same_name_are_distinguished() -> None:
     other = msgspec.defstruct("Shape", [("colour", str)], module="elsewhere")
     schema = compile_type(tuple[Shape, other], "test").schema  # type: ignore[valid-type]
     first, second = (item["$ref"].removeprefix("#/$defs/") for item in schema["prefixItems"])
@@ -312,24 +312,24 @@ def test_two_structs_of_one_name_are_kept_apart() -> None:
     assert list(schema["$defs"][second]["properties"]) == ["colour"]
 
 
-def test_a_struct_and_a_model_of_one_name_are_refused() -> None:
+def test_a_struct_and_a_model_with_the_same_name_are_refused() -> None:
     struct = msgspec.defstruct("Model", [("colour", str)])
     with pytest.raises(DeclarationError, match="test: two types are called Model; rename"):
         compile_type(tuple[Model, struct], "test")  # type: ignore[valid-type]
 
 
-def test_a_struct_that_holds_what_msgspec_does_not_know_is_refused() -> None:
+def test_a_struct_with_a_type_unknown_to_msgspec_is_refused() -> None:
     struct = msgspec.defstruct("Holder", [("model", Model)])
     with pytest.raises(DeclarationError, match="test: msgspec cannot describe Holder"):
         compile_type(struct, "test")
 
 
-def test_the_words_of_an_enums_titles_stay_out() -> None:
+def test_an_enum_has_no_title_and_no_description() -> None:
     assert compile_type(Colour, "test").schema == {"enum": ["red", "blue"], "type": "string"}
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="pydantic takes typing.TypedDict from Python 3.12 on")
-def test_a_typed_dict_inside_a_dataclass_says_where_to_import_it_from() -> None:
+def test_a_typed_dict_inside_a_dataclass_is_refused_with_an_import_hint() -> None:
     @dataclass
     class Holder:
         row: Row
