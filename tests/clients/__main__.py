@@ -43,7 +43,7 @@ from tests.clients.peers import Calls, Peer, Target, stop_processes
 from tests.clients.places import Opened, Place, everything, served_at
 from tests.clients.protected import protected
 from tests.clients.tasks.peers import fixtures_with_tasks
-from tests.conformance.__main__ import say
+from tests.conformance.__main__ import print_line
 from tests.support.waiting import WAIT_SECONDS
 
 SPOKEN = {True: "2026-07-28", False: "2025-11-25"}
@@ -69,7 +69,7 @@ def main() -> int:
     stop_processes()
     if not chosen:
         outcomes.append(_show_apps_in_the_inspector())
-    say(f"{outcomes.count(True)} passed, {outcomes.count(False)} failed")
+    print_line(f"{outcomes.count(True)} passed, {outcomes.count(False)} failed")
     return 0 if all(outcomes) else 1
 
 
@@ -79,9 +79,9 @@ def _show_apps_in_the_inspector() -> bool:
     run = subprocess.run(
         command, env={**os.environ, INSPECTOR_VARIABLE: "1"}, capture_output=True, text=True, timeout=600, check=False
     )
-    say(f"{'ok' if run.returncode == 0 else 'FAILED':<8} apps in the Inspector's web client")
+    print_line(f"{'ok' if run.returncode == 0 else 'FAILED':<8} apps in the Inspector's web client")
     if run.returncode:
-        say(run.stdout[-4000:] + run.stderr[-1000:])
+        print_line(run.stdout[-4000:] + run.stderr[-1000:])
     return run.returncode == 0
 
 
@@ -115,7 +115,7 @@ def _visited(calls: Calls, opened: Opened) -> list[bool]:
                 if way in place.ways
             ]
     except PROBLEMS as problem:
-        say(f"  FAILED  {problem}")
+        print_line(f"  FAILED  {problem}")
         return [False]
 
 
@@ -127,9 +127,9 @@ def _tried(where: str, peer: Peer, way: str, target: Target, calls: Calls) -> bo
         if said[-10:] in SPOKEN.values() and not said.endswith(SPOKEN[way in peer.modern]):
             raise Failed(f"it agreed on another revision: {said}")
     except PROBLEMS as problem:
-        say(f"  FAILED  {what}: {problem}")
+        print_line(f"  FAILED  {what}: {problem}")
         return False
-    say(f"  passed  {what}: {said}")
+    print_line(f"  passed  {what}: {said}")
     return True
 
 

@@ -26,7 +26,7 @@ from uv import find_uv_bin
 from mcp_django.client import Client, StreamableHTTP
 from tests.clients import modern_client, our_client
 from tests.clients.peer_process import LIMIT, Failed, PeerProcess
-from tests.conformance.__main__ import say
+from tests.conformance.__main__ import print_line
 from tests.conformance.npm import cache_directory, installed_package, installed_tool, lock_cache
 
 LEGACY = "mcp[ws]==1.30.0"
@@ -191,7 +191,7 @@ def client_python(directory: str, *requirements: str) -> str:
     python, marker = home / "bin" / "python", home / "installed"
     with lock_cache():
         if not (marker.is_file() and marker.read_text() == wanted and python.exists()):
-            say(f"Installing {wanted} into {home}")
+            print_line(f"Installing {wanted} into {home}")
             output([sys.executable, "-m", "venv", "--clear", "--without-pip", str(home)], dict(os.environ))
             install = [find_uv_bin(), "--quiet", "pip", "install", "--python", str(python), *requirements]
             output(install, dict(os.environ), limit=600)

@@ -1,8 +1,8 @@
 """Run the official conformance suite against the fixtures server, its scenarios for authorization servers against the
 protected site, and those for clients with `mcp_django.client`, in every revision it knows.
 
-The suite exits with 1 on failures only and hides warnings; here a warning counts as a failure. What is expected to fail
-stands in `expected_failures.yml` and `expected_client_failures.yml`, with a reason; an entry that passes fails the run:
+The suite exits with 1 on failures only and hides warnings; here a warning counts as a failure. Expected failures are
+listed in `expected_failures.yml` and `expected_client_failures.yml`, with a reason; an entry that passes fails the run:
 the files only shrink.
 """
 
@@ -76,18 +76,18 @@ def main() -> int:
 
 
 def _judged(side: str, legs: dict[str, Leg], options: argparse.Namespace) -> bool:
-    """Tell what came of one side. Whether nothing failed that should not have, and nothing passed that is excused."""
+    """Print the outcome of one side. Return True if all failures were expected, and all expected ones occurred."""
     file = EXPECTED if side == "server" else CLIENT_EXPECTED
     expected = {} if side == "tasks" else expected_failures(file.read_text(), file.name)
-    say(f"{side.capitalize()}\n{table(legs, expected)}")
+    print_line(f"{side.capitalize()}\n{table(legs, expected)}")
     whole = set(options.version) == set(VERSIONS)
     complaints = [*unexpected(legs, expected), *stale(legs, expected, complete=whole, file=file.name)]
     for complaint in complaints:
-        say(complaint)
+        print_line(complaint)
     outcomes = [bool(problems) for leg in legs.values() for problems in leg.values()]
     allowed = sum(bool(problems) for leg in legs.values() for name, problems in leg.items() if name in expected)
     note = f" ({allowed} more expected to fail)" if allowed else ""
-    say(f"{outcomes.count(False)} passed, {sum(outcomes) - allowed} failed{note}")
+    print_line(f"{outcomes.count(False)} passed, {sum(outcomes) - allowed} failed{note}")
     return not complaints
 
 
@@ -124,7 +124,7 @@ def _client_legs(suite: list[str], options: argparse.Namespace, results: Path) -
     return legs
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
@@ -198,7 +198,7 @@ def _cell(problems: list[Problem] | None, expected: bool) -> str:
 
 
 def _run(suite: list[str], url: str, version: str, results: Path) -> Leg:
-    """One run of the suite. What it prints is shown only if it wrote no results."""
+    """Run the suite once. Its output is shown only if it wrote no results."""
     command = [*suite, "server", "--url", url, "--suite", "all", "--spec-version", version]
     command += ["--expected-failures", str(EXPECTED), "-o", str(results)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600)
@@ -207,22 +207,22 @@ def _run(suite: list[str], url: str, version: str, results: Path) -> Leg:
 
 def _run_extensions(suite: list[str], url: str, results: Path) -> Leg:
     """The scenarios of extensions, one after the other."""
-    said = ""
+    output = ""
     for scenario in EXTENSION_SCENARIOS:
         command = [*suite, "server", "--url", url, "--scenario", scenario, "-o", str(results)]
         run = subprocess.run(command, capture_output=True, text=True, timeout=600)
-        said += run.stdout + run.stderr
-    return _leg(results, "server", EXTENSION_VERSION, said)
+        output += run.stdout + run.stderr
+    return _leg(results, "server", EXTENSION_VERSION, output)
 
 
 def _authorize(suite: list[str], site: authorization.Protected, version: str, results: Path) -> Leg:
     """The scenarios for authorization servers under one revision."""
-    said = authorization.run(suite, site, version, take_port(), results)
-    return _leg(results, "authorization-server", version, said)
+    output = authorization.run(suite, site, version, take_port(), results)
+    return _leg(results, "authorization-server", version, output)
 
 
-def _leg(results: Path, kind: str, version: str, said: str) -> Leg:
-    """What the suite wrote, and the scenarios that only what it said names."""
+def _leg(results: Path, kind: str, version: str, output: str) -> Leg:
+    """Read the results of the suite, and the scenarios that only its output names."""
     leg: Leg = {}
     for path in sorted(results.glob(f"{kind}-*/checks.json"), key=lambda path: path.stat().st_mtime_ns):
         match = re.fullmatch(kind + r"-(.+?)-\d{4}-\d\d-\d\dT.*", path.parent.name)
@@ -230,16 +230,16 @@ def _leg(results: Path, kind: str, version: str, said: str) -> Leg:
             raise SystemExit(f"The suite wrote {path.parent.name}, which names no scenario")
         checks = json.loads(path.read_text())
         leg[match[1]] = _problems(checks)
-    # A scenario that crashed leaves no checks behind: only the summary tells.
-    for name in re.findall(r"^Failed to run scenario (\S+):", said, re.MULTILINE):
+    # A scenario that crashed leaves no checks: only the summary names it.
+    for name in re.findall(r"^Failed to run scenario (\S+):", output, re.MULTILINE):
         leg[name] = [Problem(name, "FAILURE", "the scenario crashed")]
     if not leg:
-        raise SystemExit(f"The suite ran no scenario under {version}:\n{said}")
+        raise SystemExit(f"The suite ran no scenario under {version}:\n{output}")
     return leg
 
 
 def _problems(checks: list[dict[str, Any]]) -> list[Problem]:
-    """What did not pass. A scenario that found nothing to test has not passed either."""
+    """List the checks that did not pass. A scenario without checks has not passed either."""
     found = [Problem(c["id"], c["status"], c.get("errorMessage") or c["name"]) for c in checks if c["status"] in BAD]
     tested = any(c["status"] == "SUCCESS" and c["id"] != "wire-schema-valid" for c in checks)
     return found if found or tested else [Problem("(none)", "UNTESTED", "the scenario found nothing to test")]

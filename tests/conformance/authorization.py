@@ -38,24 +38,24 @@ def protected_site() -> Iterator[Protected]:
 
 
 def run(suite: list[str], site: Protected, version: str, port: int, results: Path) -> str:
-    """Run the scenarios under a revision, and give what the suite said. Its callback listens at the port."""
+    """Run the scenarios under a revision; return the output of the suite. Its callback listens at the port."""
     callback = f"http://127.0.0.1:{port}/callback"
     metadata = _metadata(site)
     command = [*suite, "authorization", "--url", site.issuer, "--resource", site.resource, "--port", str(port)]
     command += ["--client-id", _registered(metadata["registration_endpoint"], callback)]
     command += ["--spec-version", version, "--output-dir", str(results)]
-    said = []
+    output = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         try:
             for line in process.stdout:
-                said.append(line)
+                output.append(line)
                 if line.startswith(f"{metadata['authorization_endpoint']}?"):
                     _consent(line.strip())
             process.wait(LIMIT)
         finally:
             process.kill()
-    return "".join(said)
+    return "".join(output)
 
 
 def _metadata(site: Protected) -> dict[str, str]:

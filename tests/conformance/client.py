@@ -1,7 +1,7 @@
 """The client that the suite tests: `python -m tests.conformance.client URL`, the scenario named in the environment.
 
 It is a program such as a project would write on `mcp_django.client`. Where a server wants to be allowed by a person, a
-person allows it: the page of the suite's authorization server sends whoever opens it back at once.
+person allows it: the page of the suite's authorization server redirects at once.
 """
 
 import asyncio
@@ -49,51 +49,51 @@ DESCRIBED_AT = "https://conformance-test.local/client-metadata.json"
 COMES_BACK_TO = "http://localhost:3000/callback"
 """The address of the site's page that people come back to. Nobody listens: the answer is read from the redirect."""
 
-Told = dict[str, Any]
-Scenario = Callable[[str, Told], Awaitable[None]]
+SuiteContext = dict[str, Any]
+Scenario = Callable[[str, SuiteContext], Awaitable[None]]
 
 
 def main() -> None:
     name = os.environ[SCENARIO]
-    told: Told = json.loads(os.environ.get(CONTEXT) or "{}")
+    context: SuiteContext = json.loads(os.environ.get(CONTEXT) or "{}")
     scenario = SCENARIOS.get(name, authorized if name.startswith("auth/") else None)
     if scenario is None:
         raise SystemExit(f"There is no scenario {name} here")
-    asyncio.run(scenario(sys.argv[1], told))
+    asyncio.run(scenario(sys.argv[1], context))
 
 
-async def listed(url: str, told: Told) -> None:
+async def listed(url: str, context: SuiteContext) -> None:
     async with Client.streamable_http(url) as client:
         await client.list_tools()
 
 
-async def added(url: str, told: Told) -> None:
+async def added(url: str, context: SuiteContext) -> None:
     """List, and add; with everything declared that a client can be asked for."""
     async with Client.streamable_http(url, sampling=_sample, elicitation=_defaults, roots=[]) as client:
         await client.list_tools()
         await client.call_tool("add_numbers", {"a": 5, "b": 3})
 
 
-async def reconnected(url: str, told: Told) -> None:
+async def reconnected(url: str, context: SuiteContext) -> None:
     async with Client.streamable_http(url) as client:
         await client.list_tools()
         await client.call_tool("test_reconnection")
 
 
-async def filled_in(url: str, told: Told) -> None:
+async def filled_in(url: str, context: SuiteContext) -> None:
     async with Client.streamable_http(url, elicitation=_defaults) as client:
         await client.list_tools()
         await client.call_tool("test_client_elicitation_defaults")
 
 
-async def asked_in_rounds(url: str, told: Told) -> None:
+async def asked_in_rounds(url: str, context: SuiteContext) -> None:
     async with Client.streamable_http(url, elicitation=lambda params: {"confirmed": True}) as client:
         await client.list_tools()
         for name in ("test_mrtr_echo_state", "test_mrtr_unrelated", "test_mrtr_no_state", "test_mrtr_no_result_type"):
             assert isinstance(await client.call_tool(name), CallToolResult)
 
 
-async def called_each(url: str, told: Told) -> None:
+async def called_each(url: str, context: SuiteContext) -> None:
     """Call every tool that is listed: those with wrong declarations must not be among them."""
     samples = {"string": "x", "integer": 0, "number": 0, "boolean": False, "object": {}, "array": []}
     async with Client.streamable_http(url) as client:
@@ -105,28 +105,28 @@ async def called_each(url: str, told: Told) -> None:
                 sys.stderr.write(f"{tool.name}: {refused}\n")
 
 
-async def mirrored(url: str, told: Told) -> None:
+async def mirrored(url: str, context: SuiteContext) -> None:
     """The calls that the suite names, with arguments that have to be in headers, too."""
     async with Client.streamable_http(url) as client:
         names = {tool.name for tool in await client.list_tools()}
-        for call in told["toolCalls"]:
+        for call in context["toolCalls"]:
             if call["name"] in names:
                 await client.call_tool(call["name"], call.get("arguments") or {})
 
 
-async def echoed(url: str, told: Told) -> None:
+async def echoed(url: str, context: SuiteContext) -> None:
     async with Client.streamable_http(url) as client:
         tool = next(tool for tool in await client.list_tools() if tool.name == "json_schema_2020_12_tool")
         await client.call_tool("json_schema_echo", {"schema": tool.input_schema})
 
 
-async def skills_listed(url: str, told: Told) -> None:
+async def skills_listed(url: str, context: SuiteContext) -> None:
     """List skills as a host does (SEP-2640), and load none."""
     async with Client.streamable_http(url) as client:
         await client.exchange("skills/list", {})
 
 
-async def skills_loaded(url: str, told: Told) -> None:
+async def skills_loaded(url: str, context: SuiteContext) -> None:
     """Load skills file by file, and no further than a file that is not the one that was listed."""
     async with Client.streamable_http(url) as client:
         for skill in (await client.exchange("skills/list", {}))["skills"]:
@@ -141,9 +141,9 @@ async def skills_loaded(url: str, told: Told) -> None:
                     break
 
 
-async def authorized(url: str, told: Told) -> None:
-    """Use a server that wants to be allowed, and have the person allow it as often as it says so."""
-    settings = await _settings(url, told)
+async def authorized(url: str, context: SuiteContext) -> None:
+    """Use a server that needs authorization, and authorize as often as the server asks for it."""
+    settings = await _settings(url, context)
     for _ in range(LOGINS):
         try:
             async with build_client(settings) as client:
@@ -154,38 +154,38 @@ async def authorized(url: str, told: Told) -> None:
         await _used(client)
 
 
-async def refused(url: str, told: Told) -> None:
+async def refused(url: str, context: SuiteContext) -> None:
     """Trust no authorization server or resource that is not the one that was asked for."""
-    await _fail(AuthorizationFailed, url, told)
+    await _fail(AuthorizationFailed, url, context)
 
 
-async def limited(url: str, told: Told) -> None:
+async def limited(url: str, context: SuiteContext) -> None:
     """Give up a server that is never content."""
-    await _fail(ClientError, url, told)
+    await _fail(ClientError, url, context)
 
 
-async def asserted(url: str, told: Told) -> None:
+async def asserted(url: str, context: SuiteContext) -> None:
     """Identity assertions (SEP-990) are the SDK's: any `httpx2.Auth` does."""
 
     async def assertion(audience: str, resource: str) -> str:
         form = {
             "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
             "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",
-            "subject_token": told["idp_id_token"],
+            "subject_token": context["idp_id_token"],
             "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
             "audience": audience,
             "resource": resource,
-            "client_id": told["idp_client_id"],
+            "client_id": context["idp_client_id"],
         }
         async with httpx2.AsyncClient() as http:
-            answer = await http.post(told["idp_token_endpoint"], data=form)
+            answer = await http.post(context["idp_token_endpoint"], data=form)
         return str(answer.raise_for_status().json()["access_token"])
 
     auth = IdentityAssertionOAuthProvider(
         server_url=url,
         storage=_Storage(),
-        client_id=told["client_id"],
-        client_secret=told["client_secret"],
+        client_id=context["client_id"],
+        client_secret=context["client_secret"],
         issuer=await _issuer(url),
         assertion_provider=assertion,
         token_endpoint_auth_method="client_secret_basic",
@@ -221,32 +221,32 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-async def _fail(expected: type[Exception], url: str, told: Told) -> None:
+async def _fail(expected: type[Exception], url: str, context: SuiteContext) -> None:
     """Use a server that must not be used. Raises AssertionError if it is."""
     try:
-        await authorized(url, told)
+        await authorized(url, context)
     except expected:
         return
     raise AssertionError(f"No {expected.__name__}")
 
 
 async def _used(client: Client) -> None:
-    """List, and call the first tool: what is called differs."""
+    """List the tools, and call the first one, which differs between scenarios."""
     for tool in (await client.list_tools())[:1]:
         await client.call_tool(tool.name)
 
 
-async def _settings(url: str, told: Told) -> ClientSettings:
-    """An entry of `MCP["CLIENTS"]` for the server, with what the suite gave this client."""
-    auth: Told = {"type": "oauth", "per": "project"}
-    if "client_id" in told:
-        auth |= {"client_id": told["client_id"], "issuer": told.get("issuer") or await _issuer(url)}
-        auth |= {"client_secret": told.get("client_secret")}
+async def _settings(url: str, context: SuiteContext) -> ClientSettings:
+    """Return an entry of `MCP["CLIENTS"]` for the server, with the credentials of the suite."""
+    auth: SuiteContext = {"type": "oauth", "per": "project"}
+    if "client_id" in context:
+        auth |= {"client_id": context["client_id"], "issuer": context.get("issuer") or await _issuer(url)}
+        auth |= {"client_secret": context.get("client_secret")}
     elif os.environ[SCENARIO] == "auth/basic-cimd":
         auth["client_metadata_url"] = DESCRIBED_AT
     if os.environ[SCENARIO].startswith("auth/client-credentials"):
-        auth |= {"type": "client_credentials", "private_key": told.get("private_key_pem")}
-        auth["algorithm"] = told.get("signing_algorithm", "RS256")
+        auth |= {"type": "client_credentials", "private_key": context.get("private_key_pem")}
+        auth["algorithm"] = context.get("signing_algorithm", "RS256")
     return ClientSettings(alias=f"tested-{os.getpid()}", url=url, auth=ClientAuth(**auth))
 
 
@@ -270,7 +270,7 @@ async def _allowed(settings: ClientSettings) -> None:
 
 
 def _visit(url: str, *, follow: bool = True) -> str:
-    """Be the browser of somebody who allows everything; where it is sent."""
+    """Visit a page as the browser of a user that allows everything; return the redirect."""
     with httpx2.Client() as browser:
         sent_to = browser.get(url).headers["Location"]
         if follow:
@@ -282,8 +282,8 @@ async def _sample(params: Any) -> CreateMessageResult:
     return CreateMessageResult(role="assistant", content=TextContent(type="text", text="Yes."), model="none")
 
 
-async def _defaults(params: ElicitRequestParams) -> Told:
-    """What the form says where nobody fills it in."""
+async def _defaults(params: ElicitRequestParams) -> SuiteContext:
+    """Return the defaults of a form."""
     assert isinstance(params, ElicitRequestFormParams)
     fields = params.requested_schema.get("properties", {})
     return {name: field["default"] for name, field in fields.items() if "default" in field}

@@ -1,7 +1,7 @@
 """The command that the suite starts for each client: `python -I -S client_command.py SOCKET URL`.
 
 It imports nothing of the project, so that it starts at once: `client_processes` forks the client. The client has this
-command's standard output and error; the last line of the error tells how it ended.
+command's standard output and error; the last line of the error has its exit status.
 """
 
 import json

@@ -35,16 +35,16 @@ def main() -> None:
 
 
 def _run(connection: socket.socket) -> int:
-    """Run the client as a request says, and send its status. A client that takes too long is killed."""
+    """Run the client of a request, and send its status. A client that takes too long is killed."""
     signal.alarm(LIMIT)
     status = 1
     try:
-        said, (output, error), *_ = socket.recv_fds(connection, MAX_BYTES, 2)
+        received, (output, error), *_ = socket.recv_fds(connection, MAX_BYTES, 2)
         while more := connection.recv(MAX_BYTES):
-            said += more
+            received += more
         os.dup2(output, 1)
         os.dup2(error, 2)
-        request = json.loads(said)
+        request = json.loads(received)
         os.environ.update(request["environment"])
         sys.argv = ["client", request["url"]]
         client.main()

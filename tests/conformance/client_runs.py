@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 
 
 def outcomes(suite: list[str], versions: tuple[str, ...], results: Path) -> Iterator[Outcome]:
-    """Run every scenario under each of the revisions that it is for, and once what is for no revision."""
+    """Run every scenario under each of its revisions, and once if it has none."""
     results.mkdir(parents=True)
     with fixtures_database() as environment, _client_processes(results / "clients", environment) as command:
         tested = [*suite, "client", "--command", command]
@@ -94,10 +94,10 @@ def _run(command: list[str], results: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _outcome(leg: str, scenario: str, results: Path) -> Outcome:
-    """Read what the suite wrote of a scenario; of one that crashed it wrote nothing."""
+    """Read the results of a scenario; one that crashed has none."""
     found = list(results.glob(f"{scenario}-[0-9][0-9][0-9][0-9]-*/checks.json"))
     if not found:
         return Outcome(leg, scenario, [{"id": scenario, "status": "FAILURE", "name": "the scenario crashed"}], "")
-    said = found[0].with_name("stderr.txt").read_text().rstrip()
-    complaint = "" if said.endswith(f"{client_command.ENDED} 0") else said[-2000:]
+    errors = found[0].with_name("stderr.txt").read_text().rstrip()
+    complaint = "" if errors.endswith(f"{client_command.ENDED} 0") else errors[-2000:]
     return Outcome(leg, scenario, json.loads(found[0].read_text()), complaint)

@@ -2,7 +2,7 @@
 
 One worker on loopback, in the foreground: the ASGI door at /mcp, with WebSocket at /mcp/ws and HTTP+SSE at /mcp/sse,
 and the Django view of the same server at /view/mcp. `--stdio` serves the client at the other end of standard input and
-output instead; whatever else has to be said is said on standard error.
+output instead; all other output is on standard error.
 The environment's FIXTURES_PAGE_SIZE sets the page size of lists.
 """
 
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8765)
     parser.add_argument("--stdio", action="store_true")
     options = parser.parse_args()
-    # uvicorn ends well, and then as the signal says: by an exception, so that the database is removed.
+    # uvicorn ends well, and then raises the signal again: here as an exception, so that the database is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with contextlib.suppress(KeyboardInterrupt), fixtures_database(migrate=options.stdio) as environment:
         os.environ.update(environment)
@@ -64,7 +64,7 @@ def _migrate() -> None:
 
 
 def _over_stdio() -> int:
-    """Serve our client from a process of its own, which ends when the client has gone or when we are told to end."""
+    """Serve our client from a process of its own, which ends with the client or with a signal to this one."""
     with subprocess.Popen([sys.executable, "-m", "mcp_django"]) as server:
         signal.signal(signal.SIGTERM, lambda *_: server.terminate())
         signal.signal(signal.SIGINT, lambda *_: server.send_signal(signal.SIGINT))

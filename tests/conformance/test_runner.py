@@ -7,7 +7,7 @@ from tests.conformance.__main__ import CLIENT_EXPECTED, EXPECTED, Problem, expec
 FAILED = [Problem("check", "WARNING", "why")]
 
 
-def test_the_file_of_expected_failures_gives_a_reason_for_each() -> None:
+def test_each_expected_failure_has_a_reason() -> None:
     assert all(expected_failures(EXPECTED.read_text()).values())
     assert all(expected_failures(CLIENT_EXPECTED.read_text()).values())
 
@@ -21,7 +21,7 @@ def test_an_empty_list_is_allowed() -> None:
     assert expected_failures("# why\nserver: []\n") == {}
 
 
-def test_a_failure_that_was_not_expected_is_told_with_its_check() -> None:
+def test_an_unexpected_failure_is_reported_with_its_check() -> None:
     assert list(unexpected({"V": {"a": FAILED, "b": []}}, {})) == ["V a: WARNING check: why"]
     assert list(unexpected({"V": {"a": FAILED}}, {"a": "reason"})) == []
 
@@ -31,7 +31,7 @@ def test_an_expected_failure_that_passes_under_any_revision_is_stale() -> None:
     assert ["W" in line for line in stale(legs, {"a": "reason"}, complete=True)] == [True]
 
 
-def test_an_expected_failure_that_names_nothing_is_stale_in_a_complete_run_only() -> None:
+def test_an_expected_failure_of_an_unknown_scenario_is_stale_in_a_complete_run() -> None:
     assert list(stale({"V": {}}, {"a": "reason"}, complete=False)) == []
     assert len(list(stale({"V": {}}, {"a": "reason"}, complete=True))) == 1
 

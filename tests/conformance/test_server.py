@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
 
 
-def test_over_stdio_it_says_nothing_but_messages_and_ends_with_its_client() -> None:
+def test_over_stdio_the_server_writes_only_messages_and_ends_with_its_client() -> None:
     message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO})
     command = [sys.executable, "-m", "tests.conformance.server", "--stdio"]
     run = subprocess.run(command, cwd=ROOT, input=message + "\n", capture_output=True, text=True, timeout=60)
@@ -24,7 +24,7 @@ def test_over_stdio_it_says_nothing_but_messages_and_ends_with_its_client() -> N
     assert answer["result"]["serverInfo"]["name"] == "fixtures"
 
 
-def test_no_host_refuses_its_tools() -> None:
+def test_no_host_refuses_the_tools_of_the_fixtures() -> None:
     messages = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
@@ -43,8 +43,8 @@ def test_no_host_refuses_its_tools() -> None:
     assert refused == [("json_schema_2020_12_tool", "root-alternatives")]
 
 
-def test_make_runs_it_over_stdio_when_it_is_told_to() -> None:
+def test_make_runs_the_server_over_stdio_with_the_option() -> None:
     for variables, expected in ((["STDIO=1"], "--stdio"), (["STDIO=0"], "--port 8765"), ([], "--port 8765")):
         command = ["make", "--no-print-directory", "--dry-run", *variables, "serve-fixtures"]
-        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
-        assert f"tests.conformance.server {expected}" in said
+        output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+        assert f"tests.conformance.server {expected}" in output

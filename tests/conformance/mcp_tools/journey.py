@@ -1,4 +1,4 @@
-"""What a handler may do in one call, written once: for the real clients of `tests.clients`."""
+"""A handler with questions, a loop and sampling in one call, for the real clients of `tests.clients`."""
 
 import itertools
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Tools that answer at once, or tell how far they are."""
+"""Tools that answer at once, or report progress."""
 
 import asyncio
 from typing import Annotated, Any, TypedDict
