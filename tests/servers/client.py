@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What the tool returned."""
+        """The value that the tool returned."""
         assert self.status == 200, self
         assert not self.message["result"].get("isError"), self
         return self.message["result"]["structuredContent"]["result"]
@@ -151,7 +151,7 @@ LEAVING: dict[str, Callable[[Request], None]] = {
 class Client:
     """Speaks one revision to one door. In the handshake era it opens a session when entered, and ends it.
 
-    What it has begun is hung up when it is left.
+    Its open requests are closed with it.
     """
 
     def __init__(self, port: int, path: str, revision: str, headers: Mapping[str, str] | None = None) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.servers.databases import Database, new_postgres
 from tests.servers.harness import DOORS, Server, serve
 
-# Streams stay silent: a client that leaves is noticed by its leaving, not by the next thing that is sent to it.
+# Streams are silent: the server notices a disconnect itself, not by the next message that it sends.
 SETTINGS = {"MCP": {"AUTH": "none", "LIMITS": {"KEEP_ALIVE": 3600}}}
 
 

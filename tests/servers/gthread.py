@@ -34,7 +34,7 @@ ALL_THREADS = threading.Barrier(int(os.environ["FIXTURES_THREADS"]))
 
 @mcp_django.tool
 async def census() -> dict[str, int]:
-    """Count what a request could leave behind."""
+    """Count the objects that a request could leak."""
     gc.collect()
     loops = [item for item in gc.get_objects() if isinstance(item, asyncio.AbstractEventLoop) and not item.is_closed()]
     return {
@@ -52,7 +52,7 @@ async def rows() -> int:
 
 @mcp_django.tool
 def rows_in_a_thread(ctx: Context) -> list[Any]:
-    """Use the ORM in a plain function, and say which thread it was."""
+    """Use the ORM in a plain function, and return the thread."""
     return [Session.objects.count(), threading.current_thread().name]
 
 

@@ -91,7 +91,7 @@ class Server:
         self._complaints_before = 0
 
     def probe(self, *, objects: bool = False) -> dict[str, Any]:
-        """Ask what is alive in the server, or in one of its workers: see `site.probe`."""
+        """Return the counts of live objects in the server, or in one of its workers: see `site.probe`."""
         query = "?objects=1" if objects else ""
         with urlopen(f"http://127.0.0.1:{self.port}/probe{query}", timeout=WAIT_SECONDS) as answer:
             found: dict[str, Any] = json.load(answer)
@@ -103,7 +103,7 @@ class Server:
             return int(json.load(answer)["listening"])
 
     def events(self, tag: str | None = None, what: str | None = None) -> list[dict[str, Any]]:
-        """Read what handlers noted, in all workers and also after the end: see `site.events`."""
+        """Read the events of handlers, in all workers and also after the end: see `site.events`."""
         file = self._directory / "events"
         # The last line may be half written.
         lines = file.read_text().rpartition("\n")[0].splitlines() if file.exists() else []
@@ -175,7 +175,7 @@ def serve(
         database: An entry of DATABASES with the site's tables; otherwise a SQLite file of its own.
         environ: More environment variables.
         options: More options on the server's command line.
-        site: The settings module; the environment's SITE_PORT tells it the port, for URLs of its own.
+        site: The settings module; the environment's SITE_PORT is the port, for URLs of its own.
     """
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mcp-servers-")))

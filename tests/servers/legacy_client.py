@@ -97,7 +97,7 @@ class LegacyClient:
         return answer
 
     def tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """What a tool returns."""
+        """Call a tool; return its result."""
         answer = self.request("tools/call", {"name": name, "arguments": dict(arguments or {})})
         return answer["result"]["structuredContent"]["result"]
 

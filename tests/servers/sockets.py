@@ -132,7 +132,7 @@ class Socket:
                 return message
 
     def value(self, tool: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """What a tool returned."""
+        """Call a tool; return its value."""
         id = self.call(tool, arguments)
         answer = self.message()
         assert answer.get("id") == id, answer

@@ -1,4 +1,4 @@
-"""A project below a path that the server names: each server tells it in its own way, and both doors understand it."""
+"""A project below a path of the server: each server passes it in its own way, to the ASGI application and the view."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.servers.client import STATELESS, Client
 from tests.servers.harness import DOORS, serve
 
 HOW = {
-    # uvicorn puts the path in front of what it is asked for, the others expect it there already.
+    # uvicorn adds the path to the requested one, the others expect it there already.
     "uvicorn": ("--root-path", ""),
     "hypercorn": ("--root-path", "/app"),
     "granian": ("--url-path-prefix", "/app"),
@@ -16,7 +16,7 @@ SETTINGS = {"MIDDLEWARE": ["django.middleware.locale.LocaleMiddleware"], "LANGUA
 
 
 @pytest.mark.parametrize("kind", HOW)
-def test_both_doors_are_found_and_know_where_they_are_and_what_is_spoken(kind: str) -> None:
+def test_asgi_and_the_view_have_their_path_and_language_below_a_prefix(kind: str) -> None:
     option, asked = HOW[kind]
     with serve(kind, options=(option, "/app"), settings=SETTINGS) as server:
         for path in DOORS.values():

@@ -117,7 +117,7 @@ def shared_pair(request: pytest.FixtureRequest, chromium: Browser) -> Iterator[t
         page = context.new_page()
         page.set_default_timeout(WAIT_SECONDS * 1000)
         expect.set_options(timeout=WAIT_SECONDS * 1000)
-        page.on("console", lambda said: complaints.append(said.text) if is_unexpected(said) else None)
+        page.on("console", lambda message: complaints.append(message.text) if is_unexpected(message) else None)
         page.on("pageerror", lambda problem: complaints.append(str(problem)))
         yield Pair(one, other, stack.enter_context(balance([one, other])), page, walks), complaints
         context.close()
@@ -186,7 +186,7 @@ def check_look(page: Page) -> None:
     assert find_violations(page, OWN) == []
 
 
-def test_known_calls_are_on_the_pages_of_both_processes(pair: Pair) -> None:
+def test_calls_of_both_processes_are_on_the_pages_of_each(pair: Pair) -> None:
     page, found = pair.page, []
     for server in (pair.one, pair.other, pair.one):
         page.goto(url(server, ROOM))
@@ -361,20 +361,22 @@ def test_a_question_is_answered_during_the_call(pair: Pair) -> None:
 
 
 def test_rounds_and_replies_reach_any_process(pair: Pair) -> None:
-    here, there = Player(pair.one), Player(pair.other)
-    question = wait_for(read_events(here.start("ask", "round")), "end")["html"]
-    answered = wait_for(read_events(there.run("ask", **{**read_fields(question), **ACCEPTED, "act": "answer"})), "end")
+    player, other_player = Player(pair.one), Player(pair.other)
+    question = wait_for(read_events(player.start("ask", "round")), "end")["html"]
+    answered = wait_for(
+        read_events(other_player.run("ask", **{**read_fields(question), **ACCEPTED, "act": "answer"})), "end"
+    )
     assert "accept" in answered["html"]
     assert [event["what"] for event in pair.other.events("round")]
 
-    events = read_events(here.start("ask", "live", revision=HANDSHAKE_VERSIONS[-1]))
+    events = read_events(player.start("ask", "live", revision=HANDSHAKE_VERSIONS[-1]))
     question = wait_for(events, "question")["html"]
-    reply = there.run("ask", **{**read_fields(question), **ACCEPTED, "act": "reply"})
+    reply = other_player.run("ask", **{**read_fields(question), **ACCEPTED, "act": "reply"})
     assert json.loads(json.load(reply)["text"])["result"]["action"] == "accept"
     assert "accept" in wait_for(events, "end")["html"]
 
 
-def test_a_killed_process_falls_silent_and_is_forgotten(pair: Pair) -> None:
+def test_a_killed_process_is_shown_as_silent_and_then_removed(pair: Pair) -> None:
     """The last test: the process is gone."""
     page = pair.page
     set_look(page, *pair.walks.room)

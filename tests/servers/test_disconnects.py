@@ -1,7 +1,7 @@
-"""What a server does to a call whose client leaves, or that its client cancels, in both eras.
+"""Calls after a disconnect or a cancellation, in both eras.
 
-Other servers are held to these tests by `test_other_servers`. Tools take longer than a test waits unless they are told
-otherwise, so none of them ends by itself.
+`test_other_servers` runs the same on other servers. Tools take longer than a test waits unless their arguments differ,
+so none of them ends by itself.
 """
 
 import itertools
@@ -41,7 +41,7 @@ def test_calls_are_answered_in_both_eras(server: Server, path: str) -> None:
             assert [message.get("method") for message in answer.messages] == ["notifications/progress"] * 3 + [None]
 
 
-def test_leaving_cancels_a_stateless_call(server: Server, path: str) -> None:
+def test_a_disconnect_cancels_a_stateless_call(server: Server, path: str) -> None:
     with client_of(server, path, STATELESS) as client:
         for tool, leave in itertools.product(("wait", "stream", "poll"), LEAVING.values()):
             tag, request = begin(server, client, tool)
@@ -50,7 +50,7 @@ def test_leaving_cancels_a_stateless_call(server: Server, path: str) -> None:
             server.event(tag, "noticed" if tool == "poll" else "cancelled")
 
 
-def test_leaving_detaches_a_handshake_call(server: Server, path: str) -> None:
+def test_a_disconnect_detaches_a_handshake_call(server: Server, path: str) -> None:
     with client_of(server, path, HANDSHAKE) as client:
         for tool, reset in itertools.product(("wait", "stream"), (False, True)):
             tag = next(_tags)
@@ -62,7 +62,7 @@ def test_leaving_detaches_a_handshake_call(server: Server, path: str) -> None:
         assert client.call("fast", {"number": 3}).answer().value == 3
 
 
-def test_a_question_can_be_answered_after_its_stream_was_left(server: Server, path: str) -> None:
+def test_a_question_can_be_answered_after_a_disconnect(server: Server, path: str) -> None:
     with client_of(server, path, HANDSHAKE) as client:
         tag = next(_tags)
         request = client.call("ask", {"tag": tag})
@@ -76,14 +76,14 @@ def test_a_question_can_be_answered_after_its_stream_was_left(server: Server, pa
 
 def test_a_cancelled_handshake_call_stops_and_is_not_answered(server: Server, path: str) -> None:
     with client_of(server, path, HANDSHAKE) as client:
-        for tool in ("wait", "stream", "stubborn"):
+        for tool in ("wait", "stream", "ignore_cancel"):
             tag, request = begin(server, client, tool)
             client.notify("notifications/cancelled", {"requestId": client.last_id})
             server.event(tag, "cancelled")
             assert request.answer().messages == []
 
 
-def test_leaving_a_silent_stream_cancels_its_call() -> None:
+def test_a_disconnect_from_a_silent_stream_cancels_its_call() -> None:
     limits = {"SSE_UPGRADE_AFTER": 0.05, "KEEP_ALIVE": 0.05}
     with serve("uvicorn", settings={"MCP": {"AUTH": "none", "LIMITS": limits}}) as server:
         for path in DOORS.values():

@@ -12,7 +12,7 @@ from tests.servers.harness import serve
 from tests.support.waiting import wait_until
 
 
-def test_several_workers_share_the_events_and_end_together() -> None:
+def test_workers_share_one_event_file_and_end_together() -> None:
     with serve("uvicorn", workers=2) as server:
         with Client(server.port, "/mcp", STATELESS) as client:
             for number in range(4):
@@ -31,7 +31,7 @@ with serve("gunicorn") as server:
 """
 
 
-def test_servers_end_with_a_test_run_that_was_killed(tmp_path: Path) -> None:
+def test_servers_end_with_a_killed_test_run(tmp_path: Path) -> None:
     run = subprocess.Popen(
         [sys.executable, "-c", SERVING],
         cwd=ROOT,

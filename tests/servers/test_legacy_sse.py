@@ -26,7 +26,7 @@ def test_calls_and_a_question_are_answered_on_the_stream(server: Server, path: s
     server.settle()
 
 
-def test_leaving_ends_the_session_and_cancels_its_calls(server: Server, path: str) -> None:
+def test_a_disconnect_ends_the_session_and_cancels_its_calls(server: Server, path: str) -> None:
     for name, leave in LEAVING.items():
         tag = f"left by {name} {path}"
         with LegacyClient(server.port, f"{path}/sse") as client:
@@ -39,7 +39,7 @@ def test_leaving_ends_the_session_and_cancels_its_calls(server: Server, path: st
     server.settle()
 
 
-def test_a_client_that_leaves_a_silent_stream_is_noticed(server: Server, path: str) -> None:
+def test_a_disconnect_from_a_silent_stream_is_noticed(server: Server, path: str) -> None:
     clients = [LegacyClient(server.port, f"{path}/sse") for _ in range(10)]
     for client in clients:
         client.open()
@@ -50,7 +50,7 @@ def test_a_client_that_leaves_a_silent_stream_is_noticed(server: Server, path: s
     server.settle()
 
 
-def test_a_post_for_a_stream_that_its_client_has_left_is_refused(server: Server, path: str) -> None:
+def test_a_post_for_a_stream_after_the_disconnect_is_refused(server: Server, path: str) -> None:
     ping = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
     for is_reset in (False, True):
         with LegacyClient(server.port, f"{path}/sse") as client:

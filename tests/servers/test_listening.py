@@ -1,4 +1,4 @@
-"""Streams of changes: the server notices a client that leaves, and tells the others.
+"""Streams of changes: the server notices a disconnect, and sends changes to the other clients.
 
 That the end of the process answers such a stream is tested in `test_shutdown`.
 """
@@ -24,7 +24,7 @@ def wait_for_listeners(server: Server, count: int) -> None:
     wait_until(lambda: server.listening() == count, server.probe)
 
 
-def test_a_client_that_leaves_a_silent_stream_is_noticed(server: Server, path: str) -> None:
+def test_a_disconnect_from_a_silent_stream_is_noticed(server: Server, path: str) -> None:
     with Client(server.port, path, STATELESS) as client:
         for leave in LEAVING.values():
             request = listen(client)
@@ -34,7 +34,7 @@ def test_a_client_that_leaves_a_silent_stream_is_noticed(server: Server, path: s
     server.settle()
 
 
-def test_a_change_reaches_all_listeners_and_those_that_left_are_forgotten(server: Server, path: str) -> None:
+def test_a_change_reaches_all_subscribers_and_disconnected_ones_are_removed(server: Server, path: str) -> None:
     with Client(server.port, path, STATELESS) as client:
         staying, leaving = [listen(client) for _ in range(5)], [listen(client) for _ in range(5)]
         for number, request in enumerate(leaving):

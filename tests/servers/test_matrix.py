@@ -1,6 +1,6 @@
-"""docs/run/asgi-servers.md says what works on which server; here each cell is compared with what a running server does.
+"""The table of docs/run/asgi-servers.md: each cell is compared with a running server.
 
-A probe for each row, all of them on one process for each server; a cell says what the probe gives.
+There is a probe for each row, all of them on one process for each server; a cell has the result of the probe.
 """
 
 import inspect
@@ -57,7 +57,7 @@ _tags = map("probe-{}".format, itertools.count())
 
 
 def table() -> dict[str, dict[str, str]]:
-    """Column to row to what the cell says, without its footnote."""
+    """Return the cells by column and row, without their footnotes."""
     lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
     head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     footnote = re.compile(r" \(\d+\)$")
@@ -102,7 +102,7 @@ def streams_answers(server: Server, door: str) -> bool:
     return [message["method"] for message in said] == ["notifications/progress"] * 3
 
 
-def tells_changes(server: Server, door: str) -> bool:
+def sends_changes(server: Server, door: str) -> bool:
     """On the stream of a session, and on one of changes; both or neither."""
     with Client(server.port, door, HANDSHAKE) as client:
         stream = client.listen()
@@ -123,7 +123,7 @@ def tells_changes(server: Server, door: str) -> bool:
 
 
 def call_seconds(server: Server, row: str) -> float:
-    """Time of a call that its client leaves: where the page says that this ends it, it must not end by itself."""
+    """Return the time of a call with a disconnect; it must not end by itself where a disconnect ends it."""
     (column,) = (column for column, kinds in COLUMNS.items() if server.kind in kinds)
     return 600 if table()[column][row] == "yes" else 0.3
 
@@ -142,7 +142,7 @@ def leaving_ends_calls(server: Server, door: str) -> bool:
 
 
 def waits_for_slow_readers(server: Server, door: str) -> bool | None:
-    """A handler says more than is read: it is held up (and given up, at the end), or everything is kept in memory."""
+    """Send more than the client reads: the handler waits (and is ended at last), or all messages are in memory."""
     tag = next(_tags)
     with Client(server.port, door, STATELESS) as client:
         request = client.call("flood", {"tag": tag, **FLOOD})
@@ -220,7 +220,7 @@ def longest_message(server: Server) -> str:
     raise AssertionError("it takes no long message at all")
 
 
-def says_what_is_too_long(server: Server) -> str:
+def closes_with_message_too_big(server: Server) -> str:
     with opened(server) as ws:
         try:
             ws.send(sized(4 * 2**20 + 1))
@@ -230,7 +230,7 @@ def says_what_is_too_long(server: Server) -> str:
             return yes(closed.rcvd is not None and closed.rcvd.code == 1009)
 
 
-def says_why_it_refuses(server: Server) -> str:
+def sends_refusal_status(server: Server) -> str:
     """A subprotocol that is not ours is a bad request, which is not the 403 that servers answer by themselves."""
     try:
         with opened(server, "graphql-ws"):
@@ -240,7 +240,7 @@ def says_why_it_refuses(server: Server) -> str:
 
 
 def pings(server: Server) -> str:
-    """What the server's own defaults say: nobody waits for so long here."""
+    """Return the interval of the server's own defaults, which is too long to wait for."""
     every = {
         "uvicorn": uvicorn.Config("").ws_ping_interval,
         "gunicorn": uvicorn.Config("").ws_ping_interval,
@@ -253,7 +253,7 @@ def pings(server: Server) -> str:
 
 
 def ends(server: Server) -> tuple[str, str]:
-    """Does a call finish, and what is a socket told? Ends the server: has to be asked last."""
+    """Return whether a call finishes, and the close code of a socket. It ends the server, so it runs last."""
     if SOCKETS_AT not in server.doors:
         return lets_calls_finish(server), "-"
     with opened(server) as ws:
@@ -286,7 +286,7 @@ PROBES: Mapping[str, Callable[[Server], str]] = {
     "Lifespans are entered at": lifespan_begins,
     "Answers in JSON": through_every_door(answers_in_json),
     "Answers as streams": through_every_door(streams_answers),
-    "Streams of sessions and of changes": through_every_door(tells_changes),
+    "Streams of sessions and of changes": through_every_door(sends_changes),
     "HTTP+SSE": through_every_door(offers_legacy_sse),
     "A client that leaves ends its call": through_every_door(leaving_ends_calls),
     "A client that does not read is waited for": through_every_door(waits_for_slow_readers),
@@ -294,8 +294,8 @@ PROBES: Mapping[str, Callable[[Server], str]] = {
     "A socket that breaks ends its calls": over_websocket(breaking_ends_calls),
     "A socket that is not read is waited for": over_websocket(waits_for_slow_sockets),
     "The longest message of a socket": over_websocket(longest_message),
-    "A longer one is refused with 1009": over_websocket(says_what_is_too_long),
-    "A socket that is refused gets the status": over_websocket(says_why_it_refuses),
+    "A longer one is refused with 1009": over_websocket(closes_with_message_too_big),
+    "A socket that is refused gets the status": over_websocket(sends_refusal_status),
     "Pings of its own": over_websocket(pings),
 }
 """Each row of the table in the order in which they can be asked; but see `LAST`."""
@@ -340,7 +340,7 @@ def end(server: Server, tag: str) -> str:
 
 
 @pytest.mark.parametrize(("column", "kind"), [(column, kind) for column, kinds in COLUMNS.items() for kind in kinds])
-def test_what_the_page_says_of_a_server_is_what_it_does(column: str, kind: str) -> None:
+def test_each_cell_of_the_documentation_matches_the_server(column: str, kind: str) -> None:
     with serve(kind, settings=SETTINGS) as server:
         observed = {row: probe(server) for row, probe in PROBES.items()}
         observed |= zip(LAST, ends(server), strict=True)

@@ -11,15 +11,15 @@ from tests.servers.harness import DOORS, MOST_DIFFERENT, SERVERS
 
 CONTRACT = [
     disconnects.test_calls_are_answered_in_both_eras,
-    disconnects.test_leaving_cancels_a_stateless_call,
-    disconnects.test_leaving_detaches_a_handshake_call,
-    disconnects.test_a_question_can_be_answered_after_its_stream_was_left,
+    disconnects.test_a_disconnect_cancels_a_stateless_call,
+    disconnects.test_a_disconnect_detaches_a_handshake_call,
+    disconnects.test_a_question_can_be_answered_after_a_disconnect,
     disconnects.test_a_cancelled_handshake_call_stops_and_is_not_answered,
-    running_sql.test_leaving_interrupts_the_sql_of_a_stateless_call,
+    running_sql.test_a_disconnect_interrupts_the_sql_of_a_stateless_call,
     running_sql.test_cancelling_interrupts_the_sql_of_a_handshake_call,
-    listening.test_a_client_that_leaves_a_silent_stream_is_noticed,
+    listening.test_a_disconnect_from_a_silent_stream_is_noticed,
     legacy_sse.test_calls_and_a_question_are_answered_on_the_stream,
-    legacy_sse.test_leaving_ends_the_session_and_cancels_its_calls,
+    legacy_sse.test_a_disconnect_ends_the_session_and_cancels_its_calls,
 ]
 """Shutdown and sockets have such a contract in their own modules, and `test_matrix` adds the Django view."""
 

@@ -47,14 +47,14 @@ def cut_and_resume(client: Client, tag: str, chance: random.Random, *, longest: 
     assert len(messages) == 61
 
 
-def test_a_stream_that_is_cut_again_and_again_arrives_once_and_in_order(server: Server, path: str) -> None:
+def test_a_stream_interrupted_repeatedly_arrives_once_and_in_order(server: Server, path: str) -> None:
     for seed in range(3):
         with Client(server.port, path, HANDSHAKE) as client:
             cut_and_resume(client, f"cut-{path}-{seed}", random.Random(seed), longest=15, pause=0.005)
     server.settle()
 
 
-def test_streams_that_are_left_leave_nothing_behind(server: Server, path: str) -> None:
+def test_disconnected_streams_are_released(server: Server, path: str) -> None:
     def left_over() -> dict[str, int]:
         kinds = server.probe(objects=True)["objects"]
         ours = ("SessionStream", "NumberedSource", "SSEBody", "SessionEventStream", "ReplayReader", "ReplayBuffer")
@@ -80,7 +80,7 @@ def database() -> Iterator[Database]:
 
 
 @pytest.mark.parametrize(("kind", "door"), [("uvicorn", "asgi"), ("uvicorn", "view"), ("daphne", "asgi")])
-def test_the_next_process_serves_what_the_client_missed(kind: str, door: str, database: Database) -> None:
+def test_the_next_process_sends_the_missed_events(kind: str, door: str, database: Database) -> None:
     with (
         serve(kind, settings=SETTINGS, database=database) as server,
         Client(server.port, DOORS[door], HANDSHAKE) as client,

@@ -1,4 +1,4 @@
-"""What a server does to SQL that is running when its client leaves: it is interrupted, and its thread is free again.
+"""Running SQL after a disconnect: it is interrupted, and its thread is free again.
 
 Only a stateless call is given up by leaving.
 """
@@ -54,7 +54,7 @@ def begin(server: Server, client: Client, tool: str, seconds: float) -> tuple[st
     return tag, request
 
 
-def test_leaving_interrupts_the_sql_of_a_stateless_call(server: Server, path: str) -> None:
+def test_a_disconnect_interrupts_the_sql_of_a_stateless_call(server: Server, path: str) -> None:
     with Client(server.port, path, STATELESS) as client:
         for tool, reset in itertools.product(TOOLS, (False, True)):
             tag, request = begin(server, client, tool, LONG_SECONDS)
@@ -76,7 +76,7 @@ def test_cancelling_interrupts_the_sql_of_a_handshake_call(server: Server, path:
     server.settle()
 
 
-def test_leaving_lets_the_sql_of_a_handshake_call_end(server: Server, path: str) -> None:
+def test_a_disconnect_does_not_interrupt_the_sql_of_a_handshake_call(server: Server, path: str) -> None:
     with Client(server.port, path, HANDSHAKE) as client:
         for tool in ("sql", "talking_sql"):
             tag, request = begin(server, client, tool, 0.1)

@@ -1,4 +1,4 @@
-"""SIGTERM: what runs may finish within the grace, what is open is closed, new calls are refused, and the process ends.
+"""SIGTERM: running calls finish within the grace period, streams close, new calls are refused, and the process ends.
 
 Each test has servers of its own, since it ends them. A shutdown that goes well leaves no complaint in the log.
 """
@@ -25,7 +25,7 @@ GRACE_SECONDS = 600.0
 """A grace that no test waits for."""
 SHORT_GRACE_SECONDS = 0.5
 LIFESPAN = "tests.servers.site.lifespan.noted_lifespan"
-# hypercorn's workers do not learn of the signal until its own time is over, which is 3 s unless it is told otherwise.
+# hypercorn's workers do not learn of the signal until its own time is over, which is 3 s by default.
 OPTIONS = {"hypercorn": ("--graceful-timeout", "30")}
 PROBE_TIMEOUT_SECONDS = 5
 """Limit of a probe: a server that takes a connection as it closes may leave it without an answer.
@@ -180,14 +180,14 @@ def test_hypercorn_aborts_the_calls_of_all_workers_once_one_has_ended(reader: An
         request.leave()
 
 
-def test_the_guide_starts_several_workers_only_where_all_finish_their_calls() -> None:
+def test_the_guide_has_several_workers_only_where_all_finish_their_calls() -> None:
     commands = dict(re.findall(r"^\| (\w+) \| `([^`]+)` \|", GUIDE.read_text(encoding="utf-8"), re.MULTILINE))
     workers = {kind: re.search(r"(?:-w|--workers) (\d+)", command) for kind, command in commands.items()}
     assert set(commands) == {kind.partition("-")[0] for kind in SERVERS}
     assert {kind for kind, number in workers.items() if number and int(number[1]) > 1} == set(SERVERS_WITH_WORKERS)
 
 
-def test_calls_without_a_client_are_waited_for_where_the_server_says_when_it_ends() -> None:
+def test_shutdown_waits_for_calls_without_a_client_where_the_lifespan_ends_last() -> None:
     with serve_site("uvicorn") as server:
         client = Client(server.port, "/mcp", HANDSHAKE).__enter__()
         request = client.call("hold", {"tag": "left alone"})
@@ -201,7 +201,7 @@ def test_calls_without_a_client_are_waited_for_where_the_server_says_when_it_end
 @pytest.mark.parametrize(
     ("kind", "view_only"), [("uvicorn", False), ("daphne", False), ("granian", False), ("daphne", True)]
 )
-def test_calls_that_outlast_the_grace_get_an_error(kind: str, view_only: bool, reader: AnswerReader) -> None:
+def test_calls_longer_than_the_grace_period_get_an_error(kind: str, view_only: bool, reader: AnswerReader) -> None:
     with serve_site(kind, grace=SHORT_GRACE_SECONDS, view_only=view_only) as server:
         for path in [DOORS["view"]] if view_only else DOORS.values():
             begin(server, reader, path)
@@ -220,10 +220,10 @@ def test_calls_that_outlast_the_grace_get_an_error(kind: str, view_only: bool, r
 
 
 @pytest.mark.parametrize(("kind", "view_only"), [("daphne", False), ("uvicorn", True)])
-def test_new_calls_are_refused_and_health_tells_while_calls_finish(
+def test_during_shutdown_new_calls_are_refused_and_health_is_draining(
     kind: str, view_only: bool, reader: AnswerReader
 ) -> None:
-    """Where the package is told last; other servers close their sockets at once."""
+    """On servers that run the lifespan last; others close their sockets at once."""
     path = DOORS["view"] if view_only else DOORS["asgi"]
     with serve_site(kind, view_only=view_only) as server:
         assert health(server, path) == (200, {"status": "ok"})
@@ -239,7 +239,7 @@ def test_new_calls_are_refused_and_health_tells_while_calls_finish(
             assert answer.value == tag
 
 
-def test_a_second_signal_is_not_waited_for() -> None:
+def test_a_second_signal_ends_the_server_at_once() -> None:
     with serve_site("daphne") as server:
         call = Client(server.port, "/mcp", STATELESS).call("hold", {"tag": "hold"})
         server.event("hold", "started")
@@ -250,7 +250,7 @@ def test_a_second_signal_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize(("kind", "options"), [("uvicorn", ("--timeout-graceful-shutdown", "1")), ("daphne", ())])
-def test_a_client_that_does_not_read_holds_up_the_end_no_longer_than_the_limit_of_the_server(
+def test_a_client_that_does_not_read_delays_the_end_up_to_the_limit_of_the_server(
     kind: str, options: tuple[str, ...]
 ) -> None:
     settings = {"MCP": {"AUTH": "none", "LIMITS": {"SHUTDOWN_GRACE": SHORT_GRACE_SECONDS}}}

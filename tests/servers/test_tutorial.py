@@ -12,7 +12,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.slow
-def test_the_tutorial_leads_from_a_wheel_to_a_server_that_clients_of_both_eras_use(tmp_path: Path) -> None:
+def test_the_tutorial_builds_a_server_for_clients_of_both_eras_from_a_wheel(tmp_path: Path) -> None:
     build_distributions(tmp_path / "dist", "1700000000")
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     run = follow_tutorial(wheel, sys.executable, "5.2", tmp_path / "tutorial", clients=sys.executable)

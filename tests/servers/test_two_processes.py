@@ -1,4 +1,4 @@
-"""Two servers that share nothing but a database: what reaches one of them holds in the other.
+"""Two servers that share only a database: requests to one of them take effect in the other.
 
 There is no channel layer, so news take a second at most.
 """
@@ -23,8 +23,8 @@ class Pair(NamedTuple):
 
     one: Server
     other: Server
-    here: Client
-    there: Client
+    client_one: Client
+    client_other: Client
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +39,13 @@ def servers() -> Iterator[tuple[Server, Server]]:
 def pair(servers: tuple[Server, Server]) -> Iterator[Pair]:
     one, other = servers
     with contextlib.ExitStack() as stack:
-        here = stack.enter_context(Client(one.port, "/mcp", HANDSHAKE))
-        there = Client(other.port, "/mcp", HANDSHAKE)
-        there.session = here.session
-        assert there.call("fast", {"number": 1}).answer().value == 1
-        yield Pair(one, other, here, there)
-        if here.call("fast").answer().status == 404:
-            here.session = None
+        client_one = stack.enter_context(Client(one.port, "/mcp", HANDSHAKE))
+        client_other = Client(other.port, "/mcp", HANDSHAKE)
+        client_other.session = client_one.session
+        assert client_other.call("fast", {"number": 1}).answer().value == 1
+        yield Pair(one, other, client_one, client_other)
+        if client_one.call("fast").answer().status == 404:
+            client_one.session = None
 
 
 def asked(server: Server, client: Client) -> tuple[str, Any, dict[str, Any]]:
@@ -57,57 +57,57 @@ def asked(server: Server, client: Client) -> tuple[str, Any, dict[str, Any]]:
 
 def test_an_answer_may_reach_the_other_process(pair: Pair) -> None:
     for _ in range(3):
-        _, request, question = asked(pair.one, pair.here)
+        _, request, question = asked(pair.one, pair.client_one)
         answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
-        assert pair.there.post(answer).answer().status == 202
+        assert pair.client_other.post(answer).answer().status == 202
         assert request.answer().value == "decline"
 
 
-def test_an_unexpected_answer_is_accepted_and_leaves_nothing(pair: Pair) -> None:
-    _, request, question = asked(pair.one, pair.here)
+def test_an_unexpected_answer_is_accepted_and_stores_nothing(pair: Pair) -> None:
+    _, request, question = asked(pair.one, pair.client_one)
     id = question["id"]
     for invented in ("s1", 1, id[:-1], id + "A", id.swapcase()):
         answer = {"jsonrpc": "2.0", "id": invented, "result": {"action": "accept"}}
-        assert pair.there.post(answer).answer().status == 202
+        assert pair.client_other.post(answer).answer().status == 202
     answer = {"jsonrpc": "2.0", "id": id, "result": {"action": "cancel"}}
-    assert pair.there.post(answer).answer().status == 202
+    assert pair.client_other.post(answer).answer().status == 202
     assert request.answer().value == "cancel"
 
 
-def test_an_answer_of_another_session_does_not_count(pair: Pair) -> None:
-    _, request, question = asked(pair.one, pair.here)
+def test_an_answer_of_another_session_is_ignored(pair: Pair) -> None:
+    _, request, question = asked(pair.one, pair.client_one)
     with Client(pair.other.port, "/mcp", HANDSHAKE) as stranger:
         answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}}
         assert stranger.post(answer).answer().status == 202
     answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "cancel"}}
-    pair.there.post(answer).answer()
+    pair.client_other.post(answer).answer()
     assert request.answer().value == "cancel"
 
 
 def test_a_call_is_cancelled_from_the_other_process(pair: Pair) -> None:
     tag = next(_tags)
-    request = pair.here.call("wait", {"tag": tag})
-    id = pair.here.last_id
+    request = pair.client_one.call("wait", {"tag": tag})
+    id = pair.client_one.last_id
     pair.one.event(tag, "started")
-    pair.there.notify("notifications/cancelled", {"requestId": id})
+    pair.client_other.notify("notifications/cancelled", {"requestId": id})
     pair.one.event(tag, "cancelled")
     assert request.answer().messages == []
 
 
-def test_a_session_that_is_ended_at_the_other_process_is_gone_with_its_calls(pair: Pair) -> None:
+def test_ending_a_session_at_the_other_process_ends_its_calls(pair: Pair) -> None:
     tag = next(_tags)
-    request = pair.here.call("wait", {"tag": tag})
+    request = pair.client_one.call("wait", {"tag": tag})
     pair.one.event(tag, "started")
-    assert pair.there._send("DELETE", b"", {}).answer().status == 204
+    assert pair.client_other._send("DELETE", b"", {}).answer().status == 204
     pair.one.event(tag, "cancelled")
     request.leave()
-    assert pair.here.call("fast").answer().status == 404
+    assert pair.client_one.call("fast").answer().status == 404
 
 
-def test_a_trusted_session_is_gone_within_a_second(pair: Pair) -> None:
-    assert pair.here.call("fast").answer().status == 200
-    pair.there._send("DELETE", b"", {}).answer()
-    wait_until(lambda: pair.here.call("fast").answer().status == 404)
+def test_a_session_ended_elsewhere_is_unknown_within_a_second(pair: Pair) -> None:
+    assert pair.client_one.call("fast").answer().status == 200
+    pair.client_other._send("DELETE", b"", {}).answer()
+    wait_until(lambda: pair.client_one.call("fast").answer().status == 404)
 
 
 def test_a_session_survives_the_end_of_the_process_that_opened_it() -> None:
@@ -123,10 +123,10 @@ def test_a_session_survives_the_end_of_the_process_that_opened_it() -> None:
             assert request.answer().value == "decline"
 
 
-def test_a_process_with_unused_sessions_does_not_ask_the_database(pair: Pair) -> None:
-    """What follows the log ends with the sessions that depend on it."""
-    pair.there._send("DELETE", b"", {}).answer()
-    wait_until(lambda: pair.here.call("fast").answer().status == 404)
+def test_a_process_with_unused_sessions_does_not_query_the_database(pair: Pair) -> None:
+    """The listener of the event log ends with the sessions that depend on it."""
+    pair.client_other._send("DELETE", b"", {}).answer()
+    wait_until(lambda: pair.client_one.call("fast").answer().status == 404)
 
     def following() -> list[str]:
         return [task for server in (pair.one, pair.other) for task in server.probe()["tasks"] if "LogFollower" in task]

@@ -1,4 +1,4 @@
-"""WebSockets: which handshakes are accepted, what leaving does to calls and sessions, and what the servers add.
+"""WebSockets: accepted handshakes, the effects of disconnects, and differences between servers.
 
 Two servers are tested in depth; on the others, and on other WebSocket libraries, one test goes through the same.
 """
@@ -112,7 +112,7 @@ def refused(server: Server, *args: Any, **kwargs: Any) -> Socket:
         return socket
 
 
-def test_a_refused_handshake_tells_why_where_the_server_can(server: Server, way: Way) -> None:
+def test_a_refused_handshake_has_the_reason_where_the_server_supports_it(server: Server, way: Way) -> None:
     no_token = refused(server)
     bad_origin = refused(server, headers={**TOKEN, "Origin": "http://evil.example"})
     subprotocol = refused(server, headers=TOKEN, subprotocols=["other"])
@@ -135,7 +135,7 @@ def test_a_socket_is_opened_with_either_form_of_token(server: Server) -> None:
         assert socket.value("fast", {"number": 2}) == 2
 
 
-def test_both_eras_are_spoken_and_messages_keep_their_order(server: Server) -> None:
+def test_both_eras_are_served_and_messages_keep_their_order(server: Server) -> None:
     with opened(server) as socket:
         assert socket.initialize()["result"]["serverInfo"]["name"] == "django"
         assert socket.value("echo_sql", {"number": 5}) == 5
@@ -155,10 +155,10 @@ def test_a_cancellation_overtakes_a_long_call(server: Server) -> None:
             server.event(tag, "started" if tool == "wait" else "sql-running")
             socket.notify("notifications/cancelled", requestId=id)
             server.event(tag, event)
-        assert socket.value("fast", {"number": 3}) == 3  # and nothing was said of the others
+        assert socket.value("fast", {"number": 3}) == 3  # and there is no message of the others
 
 
-def test_leaving_ends_calls_and_the_session(server: Server) -> None:
+def test_a_disconnect_ends_calls_and_the_session(server: Server) -> None:
     for tool, how in (
         ("wait", "close"),
         ("wait", "reset"),
@@ -187,26 +187,26 @@ def test_a_binary_frame_and_one_that_is_too_large_close_the_socket(server: Serve
         assert (socket.closed() or (0,))[0] == (4009 if way.private else 1009)
 
 
-def test_a_thousand_frames_at_once_are_answered_and_hold_up_no_other_client(server: Server) -> None:
+def test_a_thousand_frames_at_once_are_answered_and_block_no_other_client(server: Server) -> None:
     with opened(server) as busy, opened(server) as other:
         first = [busy.request("tools/list") for _ in range(1000)]
         assert other.value("fast", {"number": 4}) == 4
-        # In any order: for some of them it has to be looked up what may be seen.
+        # In any order: permissions of some of them are read from the database.
         assert sorted(busy.message()["id"] for _ in range(1000)) == first
 
 
 CONTRACT: list[Callable[[Server, Way], None]] = [
-    test_a_refused_handshake_tells_why_where_the_server_can,
+    test_a_refused_handshake_has_the_reason_where_the_server_supports_it,
     lambda server, way: test_a_socket_is_opened_with_either_form_of_token(server),
-    lambda server, way: test_both_eras_are_spoken_and_messages_keep_their_order(server),
+    lambda server, way: test_both_eras_are_served_and_messages_keep_their_order(server),
     lambda server, way: test_a_cancellation_overtakes_a_long_call(server),
-    lambda server, way: test_leaving_ends_calls_and_the_session(server),
+    lambda server, way: test_a_disconnect_ends_calls_and_the_session(server),
     test_a_binary_frame_and_one_that_is_too_large_close_the_socket,
 ]
 
 
 @pytest.mark.parametrize("name", [name for name in WAYS if name not in DEPTH])
-def test_other_servers_and_libraries_keep_the_contract(name: str) -> None:
+def test_other_servers_and_libraries_behave_the_same(name: str) -> None:
     with served(WAYS[name]) as server:
         for check in CONTRACT:
             check(server, WAYS[name])
@@ -215,7 +215,7 @@ def test_other_servers_and_libraries_keep_the_contract(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DEPTH)
-def test_a_server_that_shuts_down_lets_calls_end_and_closes_sockets(name: str) -> None:
+def test_shutdown_lets_calls_finish_and_closes_sockets(name: str) -> None:
     with served(WAYS[name]) as server:
         end_with_open_sockets(name, server)
 
@@ -241,10 +241,10 @@ def end_with_open_sockets(name: str, server: Server) -> None:
     assert said == (None if name == "granian" else id)
     assert server.event("last", "cancelled" if name == "granian" else "ended")
     if name == "granian":
-        # Now and then an idle one, too, before it was told.
+        # Sometimes an idle one too, before it got the close frame.
         assert codes in ([None, 1001], [None, None])
     else:
         assert codes in (None, [4001] * 2 if way.private else [1001] * 2)
     assert not live_sessions(server)
-    # Hypercorn cancels what is still open, and has asyncio log that.
+    # Hypercorn cancels open sockets, and asyncio logs that.
     assert name == "hypercorn" or not server.complaints()

@@ -76,7 +76,7 @@ class BlockingClient:
 
 
 @pytest.mark.parametrize("revision", [HANDSHAKE[-1], STATELESS], ids=["handshake", "stateless"])
-def test_many_requests_leave_nothing_behind(server, revision):
+def test_many_requests_leak_nothing(server, revision):
     peer = BlockingClient(server, revision)
     if revision != STATELESS:
         peer.open()
@@ -95,7 +95,7 @@ def test_many_requests_leave_nothing_behind(server, revision):
     wait_until(is_settled, lambda: (before, peer.call("census")))
 
 
-def test_a_plain_function_runs_in_the_request_s_own_thread(server):
+def test_a_plain_function_runs_in_the_thread_of_the_request(server):
     with ThreadPoolExecutor(THREADS) as pool:
         calls = pool.map(BlockingClient(server, STATELESS).call, ["rows_in_a_thread"] * 40)
         threads = Counter(found["result"][1] for found in calls)
@@ -149,5 +149,5 @@ def test_one_session_may_be_used_from_many_threads(server):
         assert all(answer is not None for answer in pool.map(work, range(1, THREADS + 1)))
 
 
-def test_what_threads_cannot_do_is_not_declared(server):
+def test_capabilities_that_need_streams_are_not_declared(server):
     assert "logging" not in BlockingClient(server, HANDSHAKE[-1]).open().hello["capabilities"]

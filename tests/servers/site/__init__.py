@@ -1,1 +1,1 @@
-"""The project that the servers of these tests serve, and what it tells about itself."""
+"""The project that the servers of these tests serve, with its probes and events."""

@@ -4,7 +4,7 @@ import os
 
 from django.core.asgi import get_asgi_application
 
-# Django is set up first: what is imported below needs its apps.
+# Django is set up first: the imports below need its apps.
 django_application = get_asgi_application()
 
 from mcp_django.asgi import mount  # noqa: E402

@@ -1,4 +1,4 @@
-"""What handlers of the site note: a line of JSON each, in a file that outlives the process and is shared by workers."""
+"""Events of handlers: a line of JSON each, in a file that outlives the process and is shared by workers."""
 
 import json
 import os
@@ -11,7 +11,7 @@ RUNNING: set[str] = set()
 
 
 def note(what: str, tag: str, **more: Any) -> None:
-    """Write down what happened, and when by the machine's monotonic clock, which is the same in every process."""
+    """Write an event and its time by the machine's monotonic clock, which is the same in every process."""
     at = time.monotonic()
     thread = threading.current_thread().name
     line = json.dumps({"at": at, "what": what, "tag": tag, "pid": os.getpid(), "thread": thread, **more})

@@ -27,7 +27,7 @@ async def fast(number: int = 0) -> int:
 
 @tool()
 def around(ctx: Context) -> dict[str, str]:
-    """Say where this is and in which language, from a thread."""
+    """Return the path and the language, from a thread."""
     request = ctx.request
     return {"path": request.path, "found": reverse("mcp_django:default"), "monday": gettext("Monday")}
 
@@ -53,14 +53,14 @@ async def hold(tag: str, ctx: Context, streams: bool = False) -> str:
 
 @tool()
 async def change(kind: str) -> str:
-    """Say that a list changed."""
+    """Send a notification that a list changed."""
     await anotify_list_changed(kind)
     return kind
 
 
 @tool()
 async def stream(tag: str, ctx: Context, seconds: float = 60.0) -> str:
-    """Say something at once, and then wait."""
+    """Report progress at once, and then wait."""
     with noted(tag):
         await ctx.report_progress(1)
         await asyncio.sleep(seconds)
@@ -78,7 +78,7 @@ async def survey(tag: str, ctx: Context, seconds: float = 60.0) -> str:
 
 @tool()
 async def tick(tag: str, ctx: Context, times: int = 100, pause: float = 0.01) -> str:
-    """Say something again and again."""
+    """Report progress again and again."""
     with noted(tag):
         for number in range(times):
             await ctx.report_progress(number)
@@ -88,7 +88,7 @@ async def tick(tag: str, ctx: Context, times: int = 100, pause: float = 0.01) ->
 
 @tool()
 async def flood(tag: str, ctx: Context, times: int, size: int) -> str:
-    """Say something big, again and again and without a pause."""
+    """Report progress with a large message, again and again and without a pause."""
     text = "x" * size
     with noted(tag):
         for number in range(times):
@@ -107,8 +107,8 @@ def flood_from_thread(tag: str, ctx: Context, times: int, size: int) -> str:
 
 
 @tool()
-async def stubborn(tag: str, ctx: Context) -> str:
-    """Go on talking, and answer, when told to stop."""
+async def ignore_cancel(tag: str, ctx: Context) -> str:
+    """Send messages and return a result despite a cancellation."""
     try:
         with noted(tag):
             await asyncio.sleep(60)
@@ -164,7 +164,7 @@ async def async_sql(tag: str, seconds: float = 60.0) -> str:
 
 @tool()
 async def talking_sql(tag: str, ctx: Context, seconds: float = 60.0) -> str:
-    """Say something at once, and then wait for the database in a coroutine."""
+    """Report progress at once, and then wait for the database in a coroutine."""
     with noted(tag):
         await ctx.report_progress(1)
         await sync_to_async(query)(tag, seconds)
@@ -190,7 +190,7 @@ def query(tag: str, seconds: float) -> None:
 
 
 def _count(cursor: Any, tag: str, seconds: float) -> None:
-    """The statement itself notes that it is running: nobody else can see it."""
+    """Let the statement itself record that it is running: it is not visible from outside."""
 
     def running() -> int:
         note("sql-running", tag)

@@ -1,4 +1,4 @@
-"""Who may call when `MCP["AUTH"]` is "tests.servers.site.people.anyone": whoever says a name.
+"""Callers under `MCP["AUTH"]` "tests.servers.site.people.anyone": every token is a name.
 
 The site's own setting, "none", wants to see a loopback address; some servers have none for a client that was gone
 before they looked.

@@ -1,4 +1,4 @@
-"""What is alive in a server's process, as JSON at /probe; answered past Django and MCP, under ASGI by the event loop
+"""Counts of live objects in a server's process, as JSON at /probe, without Django and MCP; under ASGI by the event loop
 itself.
 """
 
@@ -26,7 +26,7 @@ from tests.servers.site.events import RUNNING
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 OURS = ("mcp_django.", "asyncio.", "_asyncio.", "asgiref.", "django.")
-"""What is counted kind by kind."""
+"""The modules whose objects are counted by kind."""
 BLOCK = 64
 """Bytes of a small block of Python's, in the middle of what there is."""
 MALLINFO = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
@@ -36,8 +36,8 @@ WATCH = "watches-the-tests"
 class Probed:
     """The site's application, with /probe in front. `?objects=1` counts living objects too, after a collection.
 
-    `?listening=1` looks at no objects: whoever looks holds them for a moment, and a cursor of SQLite's that is held
-    keeps its connection from committing.
+    `?listening=1` counts no objects: a count keeps references for a moment, and a referenced cursor of SQLite
+    prevents its connection from committing.
     """
 
     def __init__(self, application: Application) -> None:
@@ -71,7 +71,7 @@ class ProbedWSGI:
 
 
 def look(*, with_objects: bool) -> dict[str, Any]:
-    """What is alive in this process now."""
+    """Count the live objects of this process."""
     if with_objects:
         _forget_cancelled_timers()
         gc.collect()
@@ -117,7 +117,7 @@ def _name(task: "asyncio.Task[Any]") -> str:
 
 
 def _resident() -> int:
-    """Bytes of memory in use, where the system tells."""
+    """Return the bytes of memory in use, where the system has a count."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -125,7 +125,7 @@ def _resident() -> int:
 
 
 def _forget_cancelled_timers() -> None:
-    """Have asyncio's own loop do now what it does once half of its timers are cancelled: let go of those, and of the
+    """Let the loop of asyncio drop its cancelled timers now, which it does once half of them are cancelled, and the
     contexts that they were set in, which hold calls. Other loops do so at once.
     """
     try:
@@ -142,14 +142,14 @@ def _forget_cancelled_timers() -> None:
 
 
 class _Mallinfo(ctypes.Structure):
-    """What glibc says of its heaps: `struct mallinfo2` of malloc.h."""
+    """The statistics of glibc about its heaps: `struct mallinfo2` of malloc.h."""
 
     _fields_ = [(name, ctypes.c_size_t) for name in MALLINFO]
 
 
 def _allocated() -> int:
-    """Bytes that somebody has asked for and not given back, about: Python's small blocks, which are all taken for as
-    big as most are, and everything that came from glibc. Unlike what is resident, it says nothing of what allocators
+    """Estimate the allocated bytes: Python's small blocks, which are all counted as
+    big as most are, and all memory from glibc. Unlike the resident size, it does not include the memory that allocators
     keep.
     """
     blocks = sys.getallocatedblocks() * BLOCK
@@ -163,7 +163,7 @@ def _allocated() -> int:
 
 
 def end_with_the_tests() -> None:
-    """A test run that was killed leaves no servers behind, nor processes that start them anew."""
+    """End with a killed test run: no servers remain, nor processes that restart them."""
     threading.Thread(target=_watch, args=(int(os.environ["SITE_OWNER"]),), name=WATCH, daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""Django settings of the site. The harness gives its database, and whatever else a test wants different, as JSON."""
+"""Django settings of the site. The harness passes its database, and settings of a test, as JSON."""
 
 import datetime
 import json
@@ -35,7 +35,7 @@ LOGGING = {
 }
 MCP: dict[str, Any] = {"AUTH": "none"}
 if "SITE_CLOCK_DIFFERENCE" in os.environ:
-    # The time of day of this process differs by these seconds; CLOCK_MONOTONIC stays as it is.
+    # The time of day of this process differs by these seconds; CLOCK_MONOTONIC is unchanged.
     _now = datetime.datetime.now(datetime.UTC)
     time_machine.travel(_now + datetime.timedelta(seconds=float(os.environ["SITE_CLOCK_DIFFERENCE"]))).start()
 

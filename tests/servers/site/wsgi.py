@@ -2,7 +2,7 @@
 
 from django.core.wsgi import get_wsgi_application
 
-# Django is set up first: what is imported below needs its apps.
+# Django is set up first: the imports below need its apps.
 django_application = get_wsgi_application()
 
 from tests.servers.site.probe import ProbedWSGI, end_with_the_tests  # noqa: E402
