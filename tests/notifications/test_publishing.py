@@ -24,12 +24,12 @@ from mcp_django.runtime.threads.executor import LeasingExecutor
 from tests.support.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.django_db
-Said = list[tuple[str, str, Any]]
+Published = list[tuple[str, str, Any]]
 
 
 @pytest.fixture
-def said() -> Callable[[], Said]:
-    """Topic, kind and payload of what was published since the test began."""
+def published() -> Callable[[], Published]:
+    """List topic, kind and payload of all events published since the test began."""
     start = EventLog().head()
     return lambda: [tuple(event[1:]) for event in EventLog().read(start)]  # type: ignore[misc]
 
@@ -40,58 +40,60 @@ def two_servers(settings: Any) -> None:
 
 
 @pytest.fixture
-def committed(django_capture_on_commit_callbacks: Any) -> Any:
-    """A block at whose end what waits for the commit is done."""
+def run_commit_hooks(django_capture_on_commit_callbacks: Any) -> Any:
+    """Run the block, and its commit hooks at the end."""
     return lambda: django_capture_on_commit_callbacks(execute=True)
 
 
-def test_an_update_is_said_to_every_server(two_servers: None, committed: Any, said: Any) -> None:
-    with committed():
+def test_an_update_is_published_to_every_server(two_servers: None, run_commit_hooks: Any, published: Any) -> None:
+    with run_commit_hooks():
         notify_resource_updated("airport://ZRH")
     update = "updated", {"uri": "airport://ZRH"}
-    assert said() == [("changes:default", *update), ("changes:staff", *update)]
+    assert published() == [("changes:default", *update), ("changes:staff", *update)]
 
 
-def test_an_update_can_be_one_owner_s_alone(committed: Any, said: Any) -> None:
-    with committed(), transaction.atomic():
+def test_an_update_can_be_for_one_owner_only(run_commit_hooks: Any, published: Any) -> None:
+    with run_commit_hooks(), transaction.atomic():
         for owner in ("django|1", "django|1", "django|2", None):
             notify_resource_updated("memory://facts", owner=owner)
-    assert [payload for _, _, payload in said()] == [
+    assert [payload for _, _, payload in published()] == [
         {"uri": "memory://facts", "owner": "django|1"},
         {"uri": "memory://facts", "owner": "django|2"},
         {"uri": "memory://facts"},
     ]
 
 
-def test_a_server_can_be_named(two_servers: None, committed: Any, said: Any) -> None:
-    with committed():
+def test_a_server_can_be_named(two_servers: None, run_commit_hooks: Any, published: Any) -> None:
+    with run_commit_hooks():
         notify_list_changed("tools", server="staff")
-    assert said() == [("changes:staff", "list_changed", {"kind": "tools"})]
+    assert published() == [("changes:staff", "list_changed", {"kind": "tools"})]
 
 
-def test_a_key_of_an_extension_is_said_to_the_server_that_has_it(two_servers: None, committed: Any, said: Any) -> None:
-    with committed():
+def test_a_key_of_an_extension_is_published_to_the_server_that_has_it(
+    two_servers: None, run_commit_hooks: Any, published: Any
+) -> None:
+    with run_commit_hooks():
         notify_extension_key("entryIds", "17", server="staff")
-    assert said() == [("changes:staff", "extension", {"field": "entryIds", "key": "17"})]
+    assert published() == [("changes:staff", "extension", {"field": "entryIds", "key": "17"})]
 
 
-def test_a_broadcast_carries_its_params(committed: Any, said: Any) -> None:
-    with committed():
+def test_a_broadcast_carries_its_params(run_commit_hooks: Any, published: Any) -> None:
+    with run_commit_hooks():
         broadcast("notifications/acme/closing", {"minutes": 5})
         broadcast("notifications/acme/closed")
-    assert said() == [
+    assert published() == [
         ("changes:default", "broadcast", {"method": "notifications/acme/closing", "params": {"minutes": 5}}),
         ("changes:default", "broadcast", {"method": "notifications/acme/closed"}),
     ]
 
 
-def test_one_transaction_says_a_change_once_and_a_broadcast_each_time(committed: Any, said: Any) -> None:
-    with committed(), transaction.atomic():
+def test_one_transaction_publishes_a_change_once_and_each_broadcast(run_commit_hooks: Any, published: Any) -> None:
+    with run_commit_hooks(), transaction.atomic():
         for _ in range(3):
             notify_resource_updated("airport://ZRH")
             broadcast("notifications/acme/tick")
             notify_resource_updated("airport://GVA")
-    assert [(kind, payload.get("uri")) for _, kind, payload in said()] == [
+    assert [(kind, payload.get("uri")) for _, kind, payload in published()] == [
         ("updated", "airport://ZRH"),
         ("broadcast", None),
         ("updated", "airport://GVA"),
@@ -100,7 +102,9 @@ def test_one_transaction_says_a_change_once_and_a_broadcast_each_time(committed:
     ]
 
 
-def test_one_transaction_is_appended_at_once(committed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_of_one_transaction_are_appended_together(
+    run_commit_hooks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     appends: list[int] = []
     append = EventLog.append
 
@@ -109,32 +113,32 @@ def test_one_transaction_is_appended_at_once(committed: Any, monkeypatch: pytest
         return append(self, drafts)
 
     monkeypatch.setattr(EventLog, "append", counted)
-    with committed(), transaction.atomic():
+    with run_commit_hooks(), transaction.atomic():
         for number in range(100):
             notify_resource_updated(f"airport://{number}")
     assert appends == [100]
 
 
-def test_what_a_savepoint_rolls_back_is_not_said(committed: Any, said: Any) -> None:
-    with committed(), transaction.atomic():
+def test_events_of_a_rolled_back_savepoint_are_not_published(run_commit_hooks: Any, published: Any) -> None:
+    with run_commit_hooks(), transaction.atomic():
         notify_resource_updated("airport://kept")
         with transaction.atomic():
             notify_resource_updated("airport://lost")
             transaction.set_rollback(True)
         with transaction.atomic():
             notify_resource_updated("airport://later")
-    assert [payload["uri"] for _, _, payload in said()] == ["airport://kept", "airport://later"]
+    assert [payload["uri"] for _, _, payload in published()] == ["airport://kept", "airport://later"]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_without_a_transaction_it_is_said_at_once(said: Any) -> None:
+def test_without_a_transaction_an_event_is_published_at_once(published: Any) -> None:
     notify_resource_updated("airport://ZRH")
-    assert len(said()) == 1
+    assert len(published()) == 1
 
 
 @pytest.fixture
 def unreachable_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database of the event log is away."""
+    """Make the database of the event log unreachable."""
 
     def fail(self: EventLog, drafts: Any) -> Any:
         raise OperationalError("server closed the connection")
@@ -187,21 +191,21 @@ def test_a_row_that_is_saved_is_not_failed_by_its_notification(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_with_autocommit_off_it_is_part_of_the_transaction(said: Any) -> None:
+def test_with_autocommit_off_an_event_is_part_of_the_transaction(published: Any) -> None:
     transaction.set_autocommit(False)
     try:
         notify_resource_updated("airport://lost")
         transaction.rollback()
-        assert said() == []
+        assert published() == []
         notify_resource_updated("airport://kept")
         transaction.commit()
     finally:
         transaction.rollback()
         transaction.set_autocommit(True)
-    assert [payload["uri"] for _, _, payload in said()] == ["airport://kept"]
+    assert [payload["uri"] for _, _, payload in published()] == ["airport://kept"]
 
 
-def test_what_cannot_be_said_is_refused_where_it_is_said(subtests: pytest.Subtests, two_servers: None) -> None:
+def test_an_invalid_notification_is_refused_by_the_call(subtests: pytest.Subtests, two_servers: None) -> None:
     for call in [
         lambda: notify_resource_updated(""),
         lambda: notify_resource_updated("a:" + "x" * 8192),
@@ -221,7 +225,7 @@ def test_an_alias_that_is_misspelt_is_suggested(two_servers: None) -> None:
         notify_list_changed("tools", server="stuff")
 
 
-def test_async_code_is_told_to_await(said: Any) -> None:
+def test_a_sync_call_in_async_code_is_an_error_with_advice(published: Any) -> None:
     async def main() -> None:
         for call in (
             lambda: notify_resource_updated("a:b"),
@@ -232,12 +236,12 @@ def test_async_code_is_told_to_await(said: Any) -> None:
                 call()
 
     asyncio.run(main())
-    assert said() == []
+    assert published() == []
 
 
-async def test_the_async_variants_say_the_same(committed: Any, said: Any) -> None:
+async def test_the_async_variants_publish_the_same(run_commit_hooks: Any, published: Any) -> None:
     def begin() -> Any:
-        block = committed()
+        block = run_commit_hooks()
         block.__enter__()
         return block
 
@@ -246,7 +250,7 @@ async def test_the_async_variants_say_the_same(committed: Any, said: Any) -> Non
     await anotify_list_changed("prompts")
     await abroadcast("notifications/acme", {"n": 1})
     await sync_to_async(block.__exit__)(None, None, None)
-    assert [(kind, payload) for _, kind, payload in await sync_to_async(said)()] == [
+    assert [(kind, payload) for _, kind, payload in await sync_to_async(published)()] == [
         ("updated", {"uri": "airport://ZRH"}),
         ("list_changed", {"kind": "prompts"}),
         ("broadcast", {"method": "notifications/acme", "params": {"n": 1}}),
@@ -255,33 +259,33 @@ async def test_the_async_variants_say_the_same(committed: Any, said: Any) -> Non
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("roll_back", [False, True])
-def test_a_call_that_is_one_transaction_says_it_when_it_commits(roll_back: bool, said: Any) -> None:
+def test_an_atomic_call_publishes_at_its_commit(roll_back: bool, published: Any) -> None:
     async def main() -> None:
         executor = LeasingExecutor(max_threads=1)
         try:
             with executor.context():
                 async with executor.atomic(["default"]):
                     await anotify_resource_updated("airport://ZRH")
-                    assert await executor.run(said) == []
+                    assert await executor.run(published) == []
                     await executor.run(transaction.set_rollback, roll_back)
         finally:
             executor.close(timeout=WAIT_SECONDS)
 
     asyncio.run(main())
-    assert len(said()) == (0 if roll_back else 1)
+    assert len(published()) == (0 if roll_back else 1)
 
 
-def test_the_names_are_public_and_come_late() -> None:
+def test_the_names_are_public_and_imported_lazily() -> None:
     assert mcp_django.notify_resource_updated is notify_resource_updated
     assert {"notify_list_changed", "publish_changes"} <= set(dir(mcp_django))
     assert {"abroadcast", "broadcast"} <= set(notifications.__all__)
 
 
-def test_a_notification_of_an_extension_is_said_to_one_session(committed: Any, said: Any) -> None:
-    with committed():
+def test_a_notification_of_an_extension_is_published_to_one_session(run_commit_hooks: Any, published: Any) -> None:
+    with run_commit_hooks():
         notify_session(7, "notifications/audit", {"entryId": "1"})
     message = {"jsonrpc": "2.0", "method": "notifications/audit", "params": {"entryId": "1"}}
-    assert said() == [("session:7", "message", message)]
+    assert published() == [("session:7", "message", message)]
 
     with pytest.raises(ValueError, match="begins with"):
         notify_session(7, "audit", {})

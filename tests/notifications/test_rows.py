@@ -1,4 +1,4 @@
-"""Rows that toolsets serve: who subscribed is told when they change, and who may not see them is not."""
+"""Rows of toolsets: subscribers with read permission are notified of changes."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -44,7 +44,7 @@ class Proxied(Tag):
 
 @pytest.fixture(autouse=True)
 def registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Registries of the test's own, and nothing tied to the models afterwards."""
+    """Replace the registries for the test, and disconnect the models at the end."""
     ties: list[Callable[[], None]] = []
     tie = row_signals.publish_changes
     monkeypatch.setattr("mcp_django.server.primitives.registry.REGISTRIES", registries := {})
@@ -55,29 +55,29 @@ def registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         untie()
 
 
-def told(change: Callable[[], Any]) -> list[tuple[str, str, Any]]:
-    """What is published when a change commits: topic, kind and URI."""
+def list_published(change: Callable[[], Any]) -> list[tuple[str, str, Any]]:
+    """List the events that a change publishes at its commit: topic, kind and URI."""
     start = EventLog().head()
     with TestCase.captureOnCommitCallbacks(execute=True):
         change()
     return [(event.topic, event.kind, event.payload.get("uri")) for event in EventLog().read(start)]
 
 
-def test_subscribers_of_a_row_are_told_when_it_is_saved_or_deleted() -> None:
+def test_a_saved_or_deleted_row_is_published() -> None:
     register(Tag)(Tags)
     tag = Tag.objects.create(name="hot")
     uri = f"shop.tag://{tag.pk}"
-    assert told(tag.save) == [("changes:default", "updated", uri)]
-    assert told(tag.delete) == [("changes:default", "updated", uri)]
+    assert list_published(tag.save) == [("changes:default", "updated", uri)]
+    assert list_published(tag.delete) == [("changes:default", "updated", uri)]
 
 
-def test_a_row_is_told_of_by_its_toolset_s_own_primary_key() -> None:
+def test_a_row_is_published_with_the_primary_key_of_its_toolset() -> None:
     register(Proxied)(type("Proxies", (ModelToolset,), {"fields": ["name"]}))
     tag = Tag.objects.create(name="hot")
-    assert told(tag.save) == [("changes:default", "updated", f"shop.proxied://{tag.pk}")]
+    assert list_published(tag.save) == [("changes:default", "updated", f"shop.proxied://{tag.pk}")]
 
 
-def test_a_row_changes_with_the_rows_that_it_shows_below_it() -> None:
+def test_a_row_changes_with_its_nested_rows() -> None:
     class Lines(ModelInline):
         model = Line
         fields = ["quantity"]
@@ -85,25 +85,25 @@ def test_a_row_changes_with_the_rows_that_it_shows_below_it() -> None:
     register(Order)(type("Whole", (ModelToolset,), {"fields": ["reference"], "inlines": [Lines]}))
     order = Order.objects.create(owner=User.objects.create(username="ada"), reference="1")
     line = Line(order=order, product=Product.objects.create(name="Tea"))
-    assert told(line.save) == [("changes:default", "updated", f"shop.order://{order.pk}")]
-    assert told(line.delete) == [("changes:default", "updated", f"shop.order://{order.pk}")]
+    assert list_published(line.save) == [("changes:default", "updated", f"shop.order://{order.pk}")]
+    assert list_published(line.delete) == [("changes:default", "updated", f"shop.order://{order.pk}")]
 
 
 @pytest.mark.parametrize("attributes", [{"publish_changes": False}, {"resources": False}, {"tools": ["list"]}])
-def test_nobody_is_told_where_no_row_is_served_or_the_toolset_says_so(attributes: dict[str, Any]) -> None:
+def test_rows_without_resources_are_not_published(attributes: dict[str, Any]) -> None:
     register(Tag)(type("Quiet", (Tags,), attributes))
-    assert told(lambda: Tag.objects.create(name="hot")) == []
+    assert list_published(lambda: Tag.objects.create(name="hot")) == []
 
 
 @override_settings(MCP={"AUTH": "none", "SERVERS": {"default": {}, "staff": {}}})
-def test_the_clients_of_the_server_that_serves_it_are_told_and_no_others() -> None:
+def test_a_row_is_published_to_its_servers_only() -> None:
     register(Tag, server="staff")(Tags)
     register(Tag, server="nowhere")(Tags)
     Server("own", "1", registry=Registry("default"), toolsets=[Tags()], ports=ports())
-    assert [topic for topic, *_ in told(lambda: Tag.objects.create(name="hot"))] == ["changes:staff"]
+    assert [topic for topic, *_ in list_published(lambda: Tag.objects.create(name="hot"))] == ["changes:staff"]
 
 
-async def test_who_subscribed_to_all_rows_is_told_of_those_that_they_can_read() -> None:
+async def test_a_subscription_to_all_rows_covers_readable_rows_only() -> None:
     ada, bob = [await User.objects.acreate(username=name, is_superuser=True) for name in ("ada", "bob")]
     mine, theirs = [await Order.objects.acreate(owner=owner, reference="1") for owner in (ada, bob)]
     client = Listener(principal(ada))
@@ -116,7 +116,7 @@ async def test_who_subscribed_to_all_rows_is_told_of_those_that_they_can_read() 
     assert [message["params"]["uri"] for message in await taken(stream) or []] == [uris[0]]
 
 
-async def test_object_permissions_decide_about_each_notification(subtests: pytest.Subtests) -> None:
+async def test_object_permissions_are_checked_for_each_notification(subtests: pytest.Subtests) -> None:
     shown, hidden = [await Tag.objects.acreate(name=name) for name in ("shown", "hidden")]
     sue = await User.objects.acreate(username="sue")
     uris = [f"shop.tag://{tag.pk}" for tag in (shown, hidden)]
@@ -132,7 +132,7 @@ async def test_object_permissions_decide_about_each_notification(subtests: pytes
             assert [message["params"]["uri"] for message in await taken(stream) or []] == [uris[0]]
 
 
-async def test_a_row_can_be_subscribed_to_by_those_who_can_read_it() -> None:
+async def test_a_subscription_to_a_row_needs_read_permission() -> None:
     changes, subscribed = ChangeLog(), list[str]()
 
     async def subscribe(call: Call, uri: str) -> None:

@@ -1,4 +1,4 @@
-"""Rules that change are told: to this process at once, to the others and to clients through the log, on commit."""
+"""Changed rules are published on commit: to this process at once, to others through the log."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from mcp_django.wiring import process
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
-    """What is published."""
+def published(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """Record the published events."""
     found: list[tuple[str, Any]] = []
 
     def publish(*drafts: Any, using: str | None = None) -> None:
@@ -26,7 +26,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def _a_tool() -> Any:
-    """On the default server."""
+    """Add a rule for a tool of the default server."""
     tools = get_registry("default").tools
     from mcp_django import tool
 
@@ -36,25 +36,25 @@ def _a_tool() -> Any:
 
 
 @pytest.mark.django_db
-def test_lists_are_told_to_have_changed_as_when_rights_change(subtests: pytest.Subtests, said: list[Any]) -> None:
+def test_a_changed_rule_changes_the_lists(subtests: pytest.Subtests, published: list[Any]) -> None:
     for row in [ToolPolicy(tool="x", disabled=True), ScopeGrant(scope="x")]:
         with subtests.test(row=row):
-            said.clear()
+            published.clear()
             row.save()
-            assert ("changes:default", {"kind": "tools", "rights": "changed"}) in said
-            said.clear()
+            assert ("changes:default", {"kind": "tools", "rights": "changed"}) in published
+            published.clear()
             row.delete()
-            assert ("changes:default", {"kind": "tools", "rights": "changed"}) in said
+            assert ("changes:default", {"kind": "tools", "rights": "changed"}) in published
 
 
-def test_who_hears_that_rights_changed_reads_the_rules_anew() -> None:
+def test_a_permission_event_clears_the_cached_rules() -> None:
     assert RULE_CACHE.get_fresh() is NO_RULES
     process._invalidate_rights()
     assert RULE_CACHE.get_fresh() is None
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_is_rolled_back_is_not_told_and_does_not_hold() -> None:
+def test_a_rolled_back_rule_is_not_published_and_has_no_effect() -> None:
     before = StreamEvent.objects.count()
     with transaction.atomic():
         ToolPolicy.objects.create(tool="x", disabled=True)
@@ -64,15 +64,15 @@ def test_what_is_rolled_back_is_not_told_and_does_not_hold() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_is_read_before_the_commit_is_not_believed_after_it() -> None:
+def test_rules_read_before_the_commit_are_not_cached_after_it() -> None:
     with transaction.atomic():
         ToolPolicy.objects.create(tool="x", disabled=True)
-        RULE_CACHE.set_rules(NO_RULES)  # as another thread may have read them meanwhile
+        RULE_CACHE.set_rules(NO_RULES)  # as another thread may have read them before the commit
     assert RULE_CACHE.get_fresh() is None
     assert RULE_CACHE.load().get_requirements("default", "x").disabled
 
 
-def test_a_failure_to_tell_does_not_fail_what_was_saved(
+def test_a_failed_publish_of_a_rule_does_not_fail_the_save(
     db: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*drafts: Any, using: str | None = None) -> None:

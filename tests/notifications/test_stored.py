@@ -1,4 +1,4 @@
-"""What clients are told when something stored changes."""
+"""Notifications about stored prompts and resources."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from mcp_django.notifications import stored_signals
 from mcp_django.runtime.events.event_log import EventLog
 
 pytestmark = pytest.mark.django_db
-Said = list[tuple[str, str]]
+PublishedBy = list[tuple[str, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -20,68 +20,70 @@ def _two_servers(settings: Any) -> None:
 
 
 @pytest.fixture
-def said(django_capture_on_commit_callbacks: Any) -> Callable[[Callable[[], Any]], Said]:
-    """What is told, once it is committed, of what a function does: server and kind of list, or URI."""
+def published_by(django_capture_on_commit_callbacks: Any) -> Callable[[Callable[[], Any]], PublishedBy]:
+    """Return the events that a function publishes on commit: server and kind of list, or URI."""
 
-    def told(do: Callable[[], Any]) -> Said:
+    def run(do: Callable[[], Any]) -> PublishedBy:
         start = EventLog().head()
         with django_capture_on_commit_callbacks(execute=True), transaction.atomic():
             do()
         found = [(topic.removeprefix("changes:"), payload) for _, topic, _, payload in EventLog().read(start)]
         return sorted((server, payload.get("uri") or payload["kind"]) for server, payload in found)
 
-    return told
+    return run
 
 
-def test_a_prompt_that_is_saved_changes_the_list_of_its_servers_once(said: Any) -> None:
+def test_a_saved_prompt_changes_the_list_of_its_servers_once(published_by: Any) -> None:
     def write() -> None:
         row = StoredPrompt.objects.create(name="greet")
         StoredArgument.objects.create(prompt=row, name="who")
         StoredMessage.objects.create(prompt=row, text="Hi $who")
         row.save()
 
-    assert said(write) == [("default", "prompts"), ("staff", "prompts")]
+    assert published_by(write) == [("default", "prompts"), ("staff", "prompts")]
     row = StoredPrompt.objects.create(name="greet", server="staff")
-    assert said(row.save) == [("staff", "prompts")]
+    assert published_by(row.save) == [("staff", "prompts")]
     argument = StoredArgument.objects.create(prompt=row, name="who")
-    assert said(argument.delete) == [("staff", "prompts")]
-    assert said(row.delete) == [("staff", "prompts")]
+    assert published_by(argument.delete) == [("staff", "prompts")]
+    assert published_by(row.delete) == [("staff", "prompts")]
 
 
-def test_a_prompt_that_moves_is_told_at_both_places(said: Any) -> None:
+def test_a_prompt_that_moves_changes_the_lists_of_both_servers(published_by: Any) -> None:
     row = StoredPrompt.objects.create(name="greet", server="staff")
     row = StoredPrompt.objects.get(pk=row.pk)
     row.server = "default"
-    assert said(row.save) == [("default", "prompts"), ("staff", "prompts")]
-    assert said(row.save) == [("default", "prompts")]
+    assert published_by(row.save) == [("default", "prompts"), ("staff", "prompts")]
+    assert published_by(row.save) == [("default", "prompts")]
 
 
-def test_a_resource_that_is_saved_is_updated(said: Any) -> None:
+def test_a_saved_resource_is_published_as_updated(published_by: Any) -> None:
     row = StoredResource.objects.create(uri="docs://a", name="a", server="staff")
     row = StoredResource.objects.get(pk=row.pk)
-    assert said(row.save) == [("staff", "docs://a"), ("staff", "resources")]
+    assert published_by(row.save) == [("staff", "docs://a"), ("staff", "resources")]
     row.uri = "docs://b"
-    assert said(row.save) == [("staff", "docs://a"), ("staff", "docs://b"), ("staff", "resources")]
-    assert said(row.delete) == [("staff", "docs://b"), ("staff", "resources")]
+    assert published_by(row.save) == [("staff", "docs://a"), ("staff", "docs://b"), ("staff", "resources")]
+    assert published_by(row.delete) == [("staff", "docs://b"), ("staff", "resources")]
 
 
-def test_a_server_that_is_described_no_more_has_nobody_to_tell(said: Any) -> None:
-    assert said(lambda: StoredPrompt.objects.create(name="greet", server="gone")) == []
+def test_a_row_of_a_removed_server_publishes_nothing(published_by: Any) -> None:
+    assert published_by(lambda: StoredPrompt.objects.create(name="greet", server="gone")) == []
 
 
-def test_what_cannot_be_told_fails_no_save(said: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+def test_a_failed_publish_does_not_fail_the_save(
+    published_by: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
     def fail(*args: Any, **options: Any) -> None:
         raise RuntimeError("no")
 
     monkeypatch.setattr(stored_signals, "notify_list_changed", fail)
     mark = StoredState.objects.get_version()
-    assert said(lambda: StoredPrompt.objects.create(name="greet")) == []
+    assert published_by(lambda: StoredPrompt.objects.create(name="greet")) == []
     assert StoredPrompt.objects.exists()
     assert StoredState.objects.get_version() != mark
     assert "Notifying clients of changed stored primitives failed" in caplog.text
 
 
-def test_reading_a_row_in_part_asks_for_nothing_more(django_assert_num_queries: Any) -> None:
+def test_a_deferred_row_is_read_without_more_queries(django_assert_num_queries: Any) -> None:
     StoredResource.objects.create(uri="docs://a", name="a")
     with django_assert_num_queries(1):
         list(StoredResource.objects.only("name"))

@@ -10,11 +10,11 @@ from mcp_django.runtime.events.event_log import EventLog
 from tests.testapp.models import Book
 
 pytestmark = pytest.mark.django_db
-Told = Callable[..., list[str]]
+Notifications = Callable[..., list[str]]
 
 
 class TravelBook(Book):
-    """A proxy, which has the same rows."""
+    """A proxy model with the same rows."""
 
     class Meta:
         proxy = True
@@ -22,8 +22,8 @@ class TravelBook(Book):
 
 
 @pytest.fixture
-def tie() -> Iterator[Callable[..., None]]:
-    """`publish_changes`, taken back at the end."""
+def publish() -> Iterator[Callable[..., None]]:
+    """Call `publish_changes`, and undo it at the end."""
     undone: list[Callable[[], None]] = []
     yield lambda *args, **kwargs: undone.append(publish_changes(*args, **kwargs))
     for undo in undone:
@@ -31,8 +31,8 @@ def tie() -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture
-def told(django_capture_on_commit_callbacks: Any) -> Told:
-    """What clients are told of a piece of work: URIs, and kinds of lists."""
+def notifications(django_capture_on_commit_callbacks: Any) -> Notifications:
+    """Return the notifications of a piece of work: URIs, and kinds of lists."""
 
     def run(work: Callable[[], Any]) -> list[str]:
         start = EventLog().head()
@@ -44,24 +44,24 @@ def told(django_capture_on_commit_callbacks: Any) -> Told:
     return run
 
 
-def test_what_is_created_saved_and_deleted_is_told(tie: Any, told: Told) -> None:
-    tie(Book, "book://{title}")
+def test_created_saved_and_deleted_rows_are_published(publish: Any, notifications: Notifications) -> None:
+    publish(Book, "book://{title}")
     book = Book(title="Emma")
-    assert told(book.save) == ["book://Emma", "resources"]
-    assert told(book.save) == ["book://Emma"]
-    assert told(book.delete) == ["book://Emma", "resources"]
+    assert notifications(book.save) == ["book://Emma", "resources"]
+    assert notifications(book.save) == ["book://Emma"]
+    assert notifications(book.delete) == ["book://Emma", "resources"]
 
 
-def test_rows_that_no_list_shows_change_no_list(tie: Any, told: Told) -> None:
-    tie(Book, "book://{pk}", list_changed=False)
+def test_rows_in_no_list_change_no_list(publish: Any, notifications: Notifications) -> None:
+    publish(Book, "book://{pk}", list_changed=False)
     book = Book(title="Emma")
-    assert told(book.save) == [f"book://{book.pk}"]
+    assert notifications(book.save) == [f"book://{book.pk}"]
     uri = f"book://{book.pk}"
-    assert told(book.delete) == [uri]
+    assert notifications(book.delete) == [uri]
 
 
-def test_several_uris_related_ones_and_functions(tie: Any, told: Told) -> None:
-    tie(
+def test_uris_may_be_several_related_or_functions(publish: Any, notifications: Notifications) -> None:
+    publish(
         Book,
         "books://all",
         "user://{owner__username}/books",
@@ -71,70 +71,77 @@ def test_several_uris_related_ones_and_functions(tie: Any, told: Told) -> None:
     )
     owner = User.objects.create(username="jane")
     book = Book(title="Emma", owner=owner)
-    assert told(book.save) == ["books://all", "user://jane/books", f"book://{book.pk}", f"book://{book.pk}/cover"]
+    assert notifications(book.save) == [
+        "books://all",
+        "user://jane/books",
+        f"book://{book.pk}",
+        f"book://{book.pk}/cover",
+    ]
 
 
-def test_what_has_no_uri_is_saved_and_not_told(tie: Any, told: Told, caplog: pytest.LogCaptureFixture) -> None:
-    tie(Book, "user://{owner__username}/books", lambda book: 1 // 0, "book://{title}", list_changed=False)
-    assert told(Book(title="").save) == []
+def test_a_row_without_a_uri_is_saved_and_not_published(
+    publish: Any, notifications: Notifications, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish(Book, "user://{owner__username}/books", lambda book: 1 // 0, "book://{title}", list_changed=False)
+    assert notifications(Book(title="").save) == []
     assert "has no URI" in caplog.text
     assert "Change not published" in caplog.text
 
 
-def test_values_are_encoded_as_the_template_reads_them(tie: Any, told: Told) -> None:
-    tie(Book, "book://{title}", list_changed=False)
-    assert told(Book(title="Sense & Sensibility").save) == ["book://Sense%20%26%20Sensibility"]
+def test_values_are_encoded_as_the_template_reads_them(publish: Any, notifications: Notifications) -> None:
+    publish(Book, "book://{title}", list_changed=False)
+    assert notifications(Book(title="Sense & Sensibility").save) == ["book://Sense%20%26%20Sensibility"]
 
 
-def test_relations_are_told_from_both_sides(tie: Any, told: Told) -> None:
-    tie(Group, "group://{name}", list_changed=False)
+def test_relations_are_published_from_both_sides(publish: Any, notifications: Notifications) -> None:
+    publish(Group, "group://{name}", list_changed=False)
     one, other = Group.objects.create(name="one"), Group.objects.create(name="other")
     permission, second = Permission.objects.all()[:2]
-    assert told(lambda: one.permissions.add(permission, second)) == ["group://one"]
-    assert told(lambda: one.permissions.add(permission)) == []
-    assert told(lambda: permission.group_set.add(one, other)) == ["group://other"]
-    assert told(lambda: one.permissions.remove(second)) == ["group://one"]
-    assert sorted(told(permission.group_set.clear)) == ["group://one", "group://other"]
+    assert notifications(lambda: one.permissions.add(permission, second)) == ["group://one"]
+    assert notifications(lambda: one.permissions.add(permission)) == []
+    assert notifications(lambda: permission.group_set.add(one, other)) == ["group://other"]
+    assert notifications(lambda: one.permissions.remove(second)) == ["group://one"]
+    assert sorted(notifications(permission.group_set.clear)) == ["group://one", "group://other"]
     one.permissions.add(permission)
-    assert told(one.permissions.clear) == ["group://one"]
+    assert notifications(one.permissions.clear) == ["group://one"]
 
 
-def test_models_that_inherit_are_included_early_and_late(tie: Any, told: Told) -> None:
-    tie(Book, "book://{title}", list_changed=False)
+def test_subclasses_are_included_whenever_they_are_defined(publish: Any, notifications: Notifications) -> None:
+    publish(Book, "book://{title}", list_changed=False)
 
     class LateBook(Book):
         class Meta:
             proxy = True
             app_label = "testapp"
 
-    assert told(TravelBook(title="Istanbul").save) == ["book://Istanbul"]
-    assert told(LateBook(title="Late").save) == ["book://Late"]
+    assert notifications(TravelBook(title="Istanbul").save) == ["book://Istanbul"]
+    assert notifications(LateBook(title="Late").save) == ["book://Late"]
 
 
-def test_a_deleted_queryset_is_told_row_by_row_and_an_updated_one_is_not(tie: Any, told: Told) -> None:
-    tie(Book, "book://{title}", list_changed=False)
-    assert told(lambda: Book.objects.bulk_create([Book(title="a"), Book(title="b")])) == []
-    assert told(lambda: Book.objects.update(pages=1)) == []
-    assert sorted(told(Book.objects.all().delete)) == ["book://a", "book://b"]
+def test_a_queryset_delete_is_published_by_row_and_an_update_is_not(publish: Any, notifications: Notifications) -> None:
+    publish(Book, "book://{title}", list_changed=False)
+    assert notifications(lambda: Book.objects.bulk_create([Book(title="a"), Book(title="b")])) == []
+    assert notifications(lambda: Book.objects.update(pages=1)) == []
+    assert sorted(notifications(Book.objects.all().delete)) == ["book://a", "book://b"]
 
 
-def test_one_server_can_be_named(tie: Any, settings: Any, django_capture_on_commit_callbacks: Any) -> None:
+def test_one_server_can_be_named(publish: Any, settings: Any, django_capture_on_commit_callbacks: Any) -> None:
     settings.MCP = {"AUTH": "none", "SERVERS": {"default": {}, "staff": {}}}
-    tie(Book, "book://{title}", server="staff", list_changed=False)
+    publish(Book, "book://{title}", server="staff", list_changed=False)
     start = EventLog().head()
     with django_capture_on_commit_callbacks(execute=True):
         Book(title="Emma").save()
     assert [event.topic for event in EventLog().read(start)] == ["changes:staff"]
 
 
-def test_it_can_be_taken_back(told: Told) -> None:
+def test_it_can_be_undone(notifications: Notifications) -> None:
     undo = publish_changes(Book, "book://{title}")
     undo()
     undo()
-    assert told(Book(title="Emma").save) == []
+    assert notifications(Book(title="Emma").save) == []
 
 
-def test_a_tie_that_cannot_hold_is_refused(subtests: pytest.Subtests) -> None:
+def test_invalid_options_are_refused(subtests: pytest.Subtests) -> None:
     for uris, complaint in [
         ((), "requires at least one URI"),
         (("book://{isbn}",), "no attribute 'isbn'"),
@@ -144,13 +151,13 @@ def test_a_tie_that_cannot_hold_is_refused(subtests: pytest.Subtests) -> None:
             publish_changes(Book, *uris)
 
 
-def test_models_still_being_loaded_are_tied_when_they_are(tie: Any, told: Told) -> None:
-    class Shelf(models.Model):
+def test_models_that_load_later_are_connected_then(publish: Any, notifications: Notifications) -> None:
+    class BookCase(models.Model):
         books = models.ManyToManyField("testapp.Book", through="testapp.Place")
 
         class Meta:
             app_label = "testapp"
             managed = False
 
-    tie(Shelf, "shelf://{pk}")
-    assert Shelf._meta.local_many_to_many
+    publish(BookCase, "shelf://{pk}")
+    assert BookCase._meta.local_many_to_many
