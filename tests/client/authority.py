@@ -1,4 +1,4 @@
-"""An MCP server and its authorization server, both in memory: what goes out to them is answered here.
+"""An MCP server and its authorization server, both in memory.
 
 authority = Authority()
 outgoing = authority.outgoing("https://mcp.example/mcp")
@@ -24,13 +24,13 @@ Answer = httpx.Response
 
 
 class Authority(httpx.AsyncBaseTransport):
-    """Both servers. What they say can be changed; `asked` is what they were asked, as method and URL."""
+    """Both servers. A test can change their responses; `asked` lists requests as method and URL."""
 
     def __init__(self) -> None:
         self.addresses: dict[str, Sequence[str]] = {}
         self.asked: list[tuple[str, str]] = []
         self.forms: list[dict[str, str]] = []
-        """Of the token endpoint."""
+        """The response of the token endpoint."""
         self.headers: list[httpx.Headers] = []
         self.revoked: list[str] = []
         self.challenge = f'Bearer resource_metadata="{SERVER}-metadata", scope="read"'
@@ -48,13 +48,13 @@ class Authority(httpx.AsyncBaseTransport):
         self.registrations = 0
         self.refreshes = 0
         self.live = "r0"
-        """The only refresh token that is good: one that comes twice ends the grant."""
+        """The only valid refresh token: a reused one ends the grant."""
         self.lifetime = 3600
         self.other: dict[str, Callable[[httpx.Request], Answer]] = {}
-        """Answers at other URLs, and in place of those here."""
+        """Responses of other URLs, and replacements of the regular ones."""
 
     def outgoing(self, url: str = SERVER) -> OAuthHTTPClient:
-        """What reaches them, and nothing else."""
+        """Build a client that reaches these servers and nothing else."""
 
         async def resolve(host: str, port: int) -> Sequence[str]:
             return self.addresses.get(host, [PUBLIC])
@@ -62,7 +62,7 @@ class Authority(httpx.AsyncBaseTransport):
         return OAuthHTTPClient(url, resolve=resolve, transport=lambda: self)
 
     async def handle_async_request(self, request: httpx.Request) -> Answer:
-        """Answer, as a network does: unread."""
+        """Respond as a network does, with an unread body."""
         return unread(await self._answer(request))
 
     async def _answer(self, request: httpx.Request) -> Answer:
@@ -94,10 +94,10 @@ class Authority(httpx.AsyncBaseTransport):
         return Answer(404)
 
     def token(self, form: dict[str, str]) -> Answer:
-        """The answer of the token endpoint."""
+        """Respond as the token endpoint."""
         if form["grant_type"] == "refresh_token":
             if form["refresh_token"] != self.live:
-                self.live = "ended"  # somebody has a copy
+                self.live = "ended"  # a stolen copy is in use
                 return Answer(400, json={"error": "invalid_grant", "error_description": "s3cret"})
             self.refreshes += 1
             self.live = f"r{self.refreshes}"
@@ -107,29 +107,29 @@ class Authority(httpx.AsyncBaseTransport):
         return Answer(200, json=given)
 
     def urls(self, method: str) -> list[str]:
-        """Where it was asked by a method."""
+        """List the URLs that were requested by a method."""
         return [url for asked, url in self.asked if asked == method]
 
 
 def unread(answer: Answer) -> Answer:
-    """An answer whose body is still on the wire."""
+    """Build a response whose body is still on the wire."""
     if not answer.is_closed:
         return answer
     return Answer(answer.status_code, headers=answer.headers, stream=httpx.ByteStream(answer.content))
 
 
 def settings(url: str = SERVER, **auth: Any) -> ClientSettings:
-    """The entry of a client, AUTH in small letters."""
+    """Build the settings of a client, with AUTH in small letters."""
     return ClientSettings(alias="one", url=url, auth=ClientAuth(**{"type": "oauth", **auth}))
 
 
 def query(url: str) -> dict[str, str]:
-    """The parameters of a URL, none of which comes twice."""
+    """Parse the parameters of a URL, none of which comes twice."""
     pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
     assert len(dict(pairs)) == len(pairs)
     return dict(pairs)
 
 
 def challenge_of(verifier: str) -> str:
-    """The S256 challenge of a verifier (RFC 7636)."""
+    """Compute the S256 challenge of a verifier (RFC 7636)."""
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()

@@ -1,4 +1,4 @@
-"""Servers of the tests' own, on loopback and down to the bytes: what no well-behaved server would do."""
+"""Servers on loopback that control each byte, to misbehave as no regular server does."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Non
 
 @asynccontextmanager
 async def listening(connected: Connected, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """Serve connections with a function; the port. Leaves none behind."""
+    """Serve connections with a function; yield the port, and close all connections at the end."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -42,7 +42,7 @@ async def listening(connected: Connected, tls: ssl.SSLContext | None = None) -> 
 
 
 class Exchange:
-    """A request, and the way to answer it."""
+    """A request, and the ways to respond to it."""
 
     def __init__(self, head: str, body: bytes, writer: asyncio.StreamWriter) -> None:
         first, *lines = head.split("\r\n")
@@ -52,7 +52,7 @@ class Exchange:
         self._writer = writer
 
     async def answer(self, status: int = 200, body: bytes | str = b"", **headers: str) -> None:
-        """A whole answer; `_` in names of headers stands for `-`."""
+        """Send a whole response; `_` in names of headers is `-`."""
         body = body.encode() if isinstance(body, str) else body
         await self.begin(status, content_length=str(len(body)), **headers)
         await self.write(body)
@@ -67,12 +67,12 @@ class Exchange:
         await self._writer.drain()
 
     async def result(self, **result: Any) -> None:
-        """Answer the call with a result."""
+        """Respond to the call with a result."""
         body = {"jsonrpc": "2.0", "id": self.message["id"], "result": result}
         await self.answer(200, json.dumps(body), content_type="application/json")
 
     def event(self, **fields: Any) -> str:
-        """An event with a message about the call."""
+        """Send an event with a message about the call."""
         return f"data: {json.dumps({'jsonrpc': '2.0', 'id': self.message['id'], **fields})}\r\n\r\n"
 
 
@@ -80,7 +80,7 @@ Served = Callable[[Exchange], Awaitable[None]]
 
 
 def exchanges(served: Served | Mapping[str, Served]) -> Connected:
-    """Serve one request to a connection with a function, or with that of the method that a message names."""
+    """Serve one request on a connection with a function, or with that of the method of the message."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()

@@ -28,7 +28,7 @@ INFO = {"name": "script", "version": "1"}
 
 
 class Memory:
-    """A server of the SDK, as a target."""
+    """A server of the SDK as a target."""
 
     def __init__(self, server: MCPServer) -> None:
         self.server = server
@@ -38,7 +38,7 @@ class Memory:
 
 
 class Script:
-    """A server that speaks one era. `answers` has what a method answers: a result, an exception, or a function of the
+    """A server of one era. `answers` maps a method to its response: a result, an exception, or a function of the
     parameters that returns or raises one; what has no entry is not known.
     """
 
@@ -49,7 +49,7 @@ class Script:
         self.opened, self.refusals = 0, list[BaseException]()
         self.cancelled: list[Any] = []
         self.streams: list[dict[str, Any]] = []
-        """Streams of changes that were opened: `id`, `filter`, and the event `over` that ends it."""
+        """Open streams of changes: `id`, `filter`, and the event `over` that ends it."""
         self._news = anyio.Event()
         self._out: Any = None
         self._scope: anyio.CancelScope | None = None
@@ -74,12 +74,12 @@ class Script:
                 there.close()
 
     def methods(self) -> list[str]:
-        """What was received, without what makes the connection."""
+        """List the received methods, without those of the connection setup."""
         rest = {"server/discover", "initialize", "notifications/initialized"}
         return [method for method, _ in self.received if method not in rest]
 
     def hang_up(self) -> None:
-        """End the wire, as a process does that ends."""
+        """End the wire, as a process does at its exit."""
         self._out.close()
 
     async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
@@ -87,7 +87,7 @@ class Script:
         await self._send(types.JSONRPCNotification(jsonrpc="2.0", method=method, params=params or {}))
 
     async def request(self, method: str, params: dict[str, Any] | None = None) -> Any:
-        """Send a request; its result, or its error."""
+        """Send a request; return its result or its error."""
         id = f"ask-{len(self._asked)}"
         self._asked[id] = anyio.Event()
         await self._send(types.JSONRPCRequest(jsonrpc="2.0", id=id, method=method, params=params or {}))
@@ -113,12 +113,12 @@ class Script:
         self.wake()
 
     def wake(self) -> None:
-        """Have those who wait look again."""
+        """Wake the tasks that wait for a condition."""
         self._news.set()
         self._news = anyio.Event()
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        """Wait until what was received fits."""
+        """Wait until the received messages satisfy the condition."""
         with anyio.fail_after(WAIT_SECONDS):
             while not condition():
                 await self._news.wait()
@@ -143,7 +143,7 @@ class Script:
         if isinstance(answer, Exception):
             raise answer
         if self.era == "stateless" and isinstance(answer, dict):
-            # What the era wants of results, unless the test says otherwise.
+            # Fields that the era requires of results, unless the test sets others.
             cached = {"ttlMs": 0, "cacheScope": "private"} if method.endswith(("list", "read")) else {}
             return {"resultType": "complete", **cached, **answer}
         return answer

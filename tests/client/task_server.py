@@ -22,7 +22,7 @@ FORM = {
 
 
 class TaskServer:
-    """A server whose task goes through `states`, one for each poll; the last one stays."""
+    """A server whose task goes through `states`, one for each poll; the last one repeats."""
 
     def __init__(self, era: str, *states: dict[str, Any], support: str = "required", **members: Any) -> None:
         self.era, self.support, self.members = era, support, members
@@ -30,7 +30,7 @@ class TaskServer:
         self.responses: list[dict[str, Any]] = []
         self.ttl: int | None = None
         self.result: Any = {"content": TEXT}
-        """The answer to `tasks/result`: a result, an error or a function."""
+        """The response to `tasks/result`: a result, an error or a function."""
         self.script = Script(
             era,
             EXTENSION_CAPABILITIES if era == "stateless" else LEGACY_CAPABILITIES,
@@ -47,11 +47,11 @@ class TaskServer:
         return self.script.methods().count(method)
 
     def sent(self, method: str) -> dict[str, Any]:
-        """The parameters of the latest request of a method."""
+        """Return the parameters of the latest request of a method."""
         return [params for received, params in self.script.received if received == method][-1]
 
     def task(self, **members: Any) -> dict[str, Any]:
-        """The task in the wire format of the era."""
+        """Build the task in the wire format of the era."""
         spelled = {"stateless": ("ttlMs", "pollIntervalMs"), "handshake": ("ttl", "pollInterval")}[self.era]
         common = {"taskId": "t1", "status": "working", "createdAt": TIME, "lastUpdatedAt": TIME, spelled[0]: self.ttl}
         given = {spelled[1] if name == "poll" else name: value for name, value in {**self.members, **members}.items()}
@@ -91,5 +91,5 @@ COMPLETED: dict[str, Any] = {"status": "completed", "result": {"content": TEXT}}
 
 
 def asks(**questions: dict[str, Any]) -> dict[str, Any]:
-    """The state of a task that waits for answers."""
+    """Build the state of a task that waits for answers."""
     return {"status": "input_required", "inputRequests": questions}

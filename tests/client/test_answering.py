@@ -1,4 +1,4 @@
-"""What a server asks of the client, and who answers, in both eras."""
+"""Requests of a server to the client, and the callbacks that answer them, in both eras."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +32,7 @@ SAMPLE = {
     "params": {"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}], "maxTokens": 10},
 }
 ROOTS: dict[str, Any] = {"method": "roots/list", "params": {}}
-SAID = types.CreateMessageResult(role="assistant", content=types.TextContent(type="text", text="Hello"), model="m")
+ANSWERS = types.CreateMessageResult(role="assistant", content=types.TextContent(type="text", text="Hello"), model="m")
 
 
 @pytest.fixture(params=ERAS)
@@ -40,8 +40,8 @@ def era(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def asking(era: str, *questions: dict[str, Any]) -> tuple[Script, list[Any]]:
-    """A server whose tool asks all of these at once, and what it was answered."""
+def build_asking_server(era: str, *questions: dict[str, Any]) -> tuple[Script, list[Any]]:
+    """Build a server whose tool sends all these requests at once, and the list of its answers."""
     answers: list[Any] = []
 
     async def in_the_handshake_era(params: dict[str, Any]) -> dict[str, Any]:
@@ -62,18 +62,18 @@ def asking(era: str, *questions: dict[str, Any]) -> tuple[Script, list[Any]]:
     return script, answers
 
 
-async def test_questions_are_answered_by_the_functions_of_the_project(era: str) -> None:
+async def test_requests_are_answered_by_the_callbacks_of_the_project(era: str) -> None:
     asked: list[Any] = []
 
     async def sample(params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
         asked.append(params.max_tokens)
-        return SAID
+        return ANSWERS
 
     def elicit(params: types.ElicitRequestParams) -> Any:
         asked.append(params.message)
         return {"name": "Ada"} if isinstance(params, types.ElicitRequestFormParams) else None
 
-    script, answers = asking(era, SAMPLE, FORM, PAGE, ROOTS)
+    script, answers = build_asking_server(era, SAMPLE, FORM, PAGE, ROOTS)
     roots = [Path("/srv"), "file:///tmp", types.Root.model_validate({"uri": "file:///x", "name": "X"})]
     async with Client(script, sampling=sample, elicitation=elicit, roots=roots) as client:
         assert (await client.call_tool("ask")).content[0].model_dump()["text"] == "done"
@@ -86,7 +86,7 @@ async def test_questions_are_answered_by_the_functions_of_the_project(era: str) 
     ]
 
 
-async def test_an_answerer_may_decide_all_of_the_answer(subtests: pytest.Subtests) -> None:
+async def test_a_callback_may_return_the_complete_answer(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
 
@@ -96,18 +96,18 @@ async def test_an_answerer_may_decide_all_of_the_answer(subtests: pytest.Subtest
             async def roots() -> list[str]:
                 return ["file:///now"]
 
-            script, answers = asking(era, FORM, ROOTS)
+            script, answers = build_asking_server(era, FORM, ROOTS)
             async with Client(script, elicitation=elicit, roots=roots) as client:
                 await client.call_tool("ask")
             assert answers == [{"action": "cancel"}, {"roots": [{"uri": "file:///now"}]}]
 
 
-async def test_what_nobody_here_answers_is_refused(subtests: pytest.Subtests) -> None:
+async def test_a_request_without_a_callback_is_refused(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             for question in [SAMPLE, FORM, ROOTS]:
                 with subtests.test(question=question):
-                    script, answers = asking(era, question)
+                    script, answers = build_asking_server(era, question)
                     async with Client(script) as client:
                         if era == "stateless":
                             with pytest.raises(CallError, match="This client does not support"):
@@ -118,7 +118,7 @@ async def test_what_nobody_here_answers_is_refused(subtests: pytest.Subtests) ->
                             assert answers[0].code == -32600
 
 
-async def test_the_words_of_an_answerer_that_fails_stay_here(caplog: Any, subtests: pytest.Subtests) -> None:
+async def test_the_error_text_of_a_failing_callback_is_not_sent(caplog: Any, subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             for question in [SAMPLE, FORM, ROOTS]:
@@ -127,7 +127,7 @@ async def test_the_words_of_an_answerer_that_fails_stay_here(caplog: Any, subtes
                     def fail(*_: Any) -> Any:
                         raise RuntimeError("hunter2")
 
-                    script, answers = asking(era, question)
+                    script, answers = build_asking_server(era, question)
                     async with Client(script, sampling=fail, elicitation=fail, roots=fail) as client:
                         if era == "stateless":
                             with pytest.raises(CallError, match="failed to handle") as caught:
@@ -144,7 +144,7 @@ async def test_the_words_of_an_answerer_that_fails_stay_here(caplog: Any, subtes
 async def test_roots_that_are_no_file_uris_are_not_sent(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
-            script, answers = asking(era, ROOTS)
+            script, answers = build_asking_server(era, ROOTS)
             async with Client(script, roots=["https://example.com"]) as client:
                 if era == "stateless":
                     with pytest.raises(CallError):
@@ -155,7 +155,7 @@ async def test_roots_that_are_no_file_uris_are_not_sent(subtests: pytest.Subtest
 
 
 def declared(script: Script) -> dict[str, Any]:
-    """The capabilities that the client declared last."""
+    """Return the capabilities that the client declared last."""
     for method, params in reversed(script.received):
         if method == "initialize":
             return dict(params["capabilities"])
@@ -167,13 +167,13 @@ def declared(script: Script) -> dict[str, Any]:
     raise AssertionError("nothing was declared")
 
 
-async def test_what_can_be_answered_is_declared(subtests: pytest.Subtests) -> None:
+async def test_the_callbacks_decide_the_declared_capabilities(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             script = Script(era)
             async with Client(script):
                 assert declared(script) == {}
-            everything: Any = {"sampling": lambda _: SAID, "elicitation": lambda _: None, "roots": []}
+            everything: Any = {"sampling": lambda _: ANSWERS, "elicitation": lambda _: None, "roots": []}
             async with Client(script, **everything, sampling_tools=True, extensions={"com.example/x": {"a": 1}}):
                 assert declared(script) == {
                     "sampling": {"tools": {}},
@@ -183,24 +183,24 @@ async def test_what_can_be_answered_is_declared(subtests: pytest.Subtests) -> No
                 }
 
 
-async def test_answerers_may_come_and_go(subtests: pytest.Subtests) -> None:
+async def test_callbacks_may_be_set_and_removed(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
-            script, answers = asking(era, ROOTS)
+            script, answers = build_asking_server(era, ROOTS)
             client = Client(script)
-            client.on_sampling(lambda _: SAID)
+            client.on_sampling(lambda _: ANSWERS)
             client.on_elicitation(lambda _: None)
             forget = client.on_roots(["file:///a"])
             async with client:
                 assert set(declared(script)) == {"sampling", "elicitation", "roots"}
                 await client.call_tool("ask")
                 client.on_roots(["file:///b"])
-                forget()  # of an answerer that is replaced: nothing
+                forget()  # nothing comes from a replaced callback
                 await client.call_tool("ask")
                 assert [answer["roots"][0]["uri"] for answer in answers] == ["file:///a", "file:///b"]
 
 
-async def test_a_change_of_roots_is_told_where_the_era_has_that(subtests: pytest.Subtests) -> None:
+async def test_a_change_of_roots_is_notified_in_the_handshake_era(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             script = Script(era)
@@ -211,7 +211,7 @@ async def test_a_change_of_roots_is_told_where_the_era_has_that(subtests: pytest
             assert told is (era == "handshake")
 
 
-async def test_the_time_of_an_answer_is_not_the_time_of_the_call(clock: Clock, subtests: pytest.Subtests) -> None:
+async def test_the_time_of_a_callback_does_not_count_for_the_timeout(clock: Clock, subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             gate = asyncio.Event()
@@ -220,7 +220,7 @@ async def test_the_time_of_an_answer_is_not_the_time_of_the_call(clock: Clock, s
                 await gate.wait()
                 return {"name": "Ada"}
 
-            script, answers = asking(era, FORM)
+            script, answers = build_asking_server(era, FORM)
             async with Client(script, elicitation=think, timeout=15) as client:
                 call = asyncio.create_task(client.call_tool("ask"))
                 await clock.advance(16)
@@ -230,7 +230,7 @@ async def test_the_time_of_an_answer_is_not_the_time_of_the_call(clock: Clock, s
                 assert answers
 
 
-async def test_time_counts_again_after_the_answer(clock: Clock) -> None:
+async def test_the_timeout_runs_again_after_the_answer(clock: Clock) -> None:
     async def ask_and_hang(params: dict[str, Any]) -> None:
         await script.request(FORM["method"], FORM["params"])
         await anyio.sleep_forever()
@@ -243,7 +243,7 @@ async def test_time_counts_again_after_the_answer(clock: Clock) -> None:
             await call
 
 
-async def test_a_flood_of_questions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_requests_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callbacks, "MAX_CONCURRENT_CALLBACKS", 3)
     go_on, asked = asyncio.Event(), list[Any]()
 

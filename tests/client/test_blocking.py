@@ -1,4 +1,4 @@
-"""The client whose methods block."""
+"""The blocking client."""
 
 import asyncio
 import inspect
@@ -60,13 +60,13 @@ def test_errors_are_those_of_the_client() -> None:
         client.call_tool("add")
 
 
-async def test_where_an_event_loop_runs_it_says_what_to_do() -> None:
+async def test_an_event_loop_in_the_thread_is_an_error_with_advice() -> None:
     client = Client(Script()).blocking()
     with pytest.raises(RuntimeError, match="await the methods of its Client"):
         client.list_tools()
 
 
-async def test_a_thread_may_use_a_client_that_is_connected_on_the_loop_of_others() -> None:
+async def test_a_thread_may_use_a_client_that_is_connected_on_another_loop() -> None:
     script = Script(tools_list=TOOLS)
     async with Client(script) as client:
         found = await sync_to_async(client.blocking().list_tools, thread_sensitive=False)()
@@ -75,7 +75,7 @@ async def test_a_thread_may_use_a_client_that_is_connected_on_the_loop_of_others
     assert script.opened == 1
 
 
-def test_it_has_all_that_a_client_has(subtests: pytest.Subtests) -> None:
+def test_it_has_all_methods_of_a_client(subtests: pytest.Subtests) -> None:
     for name in PUBLIC:
         with subtests.test(name=name):
             theirs, ours = getattr(Operations, name), inspect.getattr_static(BlockingClient, name, None)
@@ -155,8 +155,8 @@ print("end")
 """
 
 
-def ran(code: str) -> str:
-    """What code prints in a process of its own."""
+def run_code(code: str) -> str:
+    """Run code in a process of its own, and return its output."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "DJANGO_SETTINGS_MODULE": "tests.settings"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env)
     assert done.returncode == 0, done.stderr
@@ -165,15 +165,15 @@ def ran(code: str) -> str:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
-def test_a_process_that_is_forked_has_a_loop_and_connections_of_its_own() -> None:
-    assert ran(FORK) == "both\n"
+def test_a_forked_process_has_a_loop_and_connections_of_its_own() -> None:
+    assert run_code(FORK) == "both\n"
 
 
-def test_what_is_connected_is_closed_at_the_end_of_the_process() -> None:
-    assert ran(EXIT) == "end\nclosed\n"
+def test_connections_are_closed_at_the_end_of_the_process() -> None:
+    assert run_code(EXIT) == "end\nclosed\n"
 
 
-def test_without_the_sdk_the_package_says_what_to_install() -> None:
+def test_without_the_sdk_the_error_names_the_package_to_install() -> None:
     code = (
         "import sys; sys.modules['mcp'] = None\n"
         "import importlib.util as u; find = u.find_spec\n"
@@ -182,15 +182,15 @@ def test_without_the_sdk_the_package_says_what_to_install() -> None:
         "try: import mcp_django.client\n"
         "except ImportError as error: print(error)\n"
     )
-    assert "pip install 'mcp-django-channels[client]'" in ran(code)
+    assert "pip install 'mcp-django-channels[client]'" in run_code(code)
 
 
 def test_a_project_starts_without_the_sdk() -> None:
-    """Importing it takes a quarter of a second in each process, and most of them connect to no server."""
-    assert ran("import sys, django; django.setup(); print({'mcp', 'mcp_types'} & sys.modules.keys())") == "set()\n"
+    """An import takes a quarter of a second in each process, and most of them connect to no server."""
+    assert run_code("import sys, django; django.setup(); print({'mcp', 'mcp_types'} & sys.modules.keys())") == "set()\n"
 
 
-def test_an_answerer_may_use_the_thread_of_requests_while_a_view_waits() -> None:
+def test_a_callback_may_use_the_thread_of_a_waiting_view() -> None:
     """As the ORM does, in code that awaits it."""
 
     async def elicit(params: Any) -> dict[str, str]:

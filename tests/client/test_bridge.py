@@ -1,4 +1,4 @@
-"""Several servers at once: one list, calls that find their server, and servers that are not there."""
+"""Several servers at once: one list of tools, the routing of calls, and servers that are down."""
 
 import asyncio
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def tool(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def server(*names: str, era: str = "handshake") -> Script:
-    """A server whose tools say what was called."""
+    """Build a server whose tools return the call."""
 
     def call(params: Any) -> Any:
         return {"content": [{"type": "text", "text": f"{params['name']} {params['arguments']}"}]}
@@ -114,7 +114,7 @@ async def test_a_model_gets_no_tools_that_are_for_apps_alone() -> None:
         await bridge.call("shop__save", {})
 
 
-async def test_targets_will_do_as_well_as_clients() -> None:
+async def test_targets_are_accepted_in_place_of_clients() -> None:
     async with Bridge({"weather": server("now")}) as bridge:
         assert bridge.tool_names() == ["weather__now"]
         assert bridge.client("weather").alias == "weather"
@@ -129,7 +129,7 @@ async def test_tools_may_have_separators_in_their_names(subtests: pytest.Subtest
                 assert get_alias(f"x-y__{name}") == "x-y"
 
 
-async def test_a_name_that_leads_nowhere_is_no_tool(subtests: pytest.Subtests) -> None:
+async def test_a_name_without_a_server_is_an_unknown_tool(subtests: pytest.Subtests) -> None:
     for name in ["now", "weather", "weather_now", "weather__", "weather__other", "maps__now", "__now", ""]:
         with subtests.test(name=name):
             async with Bridge({"weather": server("now")}) as bridge:
@@ -146,7 +146,7 @@ def test_an_alias_that_is_no_prefix_is_refused(subtests: pytest.Subtests) -> Non
                 check_alias(alias)
 
 
-async def test_names_that_models_would_not_take_are_changed_and_stay_their_own() -> None:
+async def test_names_that_models_reject_are_changed_and_unique() -> None:
     names = ["files.read", "files/read", "über", "x" * 128, "x" * 127 + "y", "ok"]
     async with Bridge({"one": server(*names)}) as bridge:
         found = bridge.tool_names()
@@ -161,14 +161,14 @@ async def test_names_that_models_would_not_take_are_changed_and_stay_their_own()
             assert result.content[0].text == f"{name} {{}}"
 
 
-async def test_of_two_tools_of_one_name_the_first_is_taken() -> None:
-    # The second is named as the first is here: a server that wants to be mistaken for itself.
+async def test_of_two_tools_with_one_name_the_first_wins() -> None:
+    # The second has the name that the first gets here: a server that impersonates another.
     changed = join_name("one", "a.b")
     async with Bridge({"one": server("a.b", "a.b", changed.removeprefix("one__"))}) as bridge:
         assert bridge.tool_names() == [changed]
 
 
-async def test_one_server_that_fails_hides_no_other() -> None:
+async def test_a_failing_server_does_not_hide_the_others() -> None:
     wrong = Script("handshake", tools_list=ValueError("never sent"))
     wrong.answers["tools/list"] = {"tools": "nonsense"}
     bridge = Bridge({"down": client(down()), "wrong": client(wrong), "up": client(server("now"))})
@@ -182,7 +182,7 @@ async def test_one_server_that_fails_hides_no_other() -> None:
     await bridge.close()
 
 
-async def test_all_are_connected_to_at_once() -> None:
+async def test_servers_are_connected_concurrently() -> None:
     both = asyncio.Barrier(2)
 
     async def slow(params: Any) -> Any:
@@ -193,7 +193,7 @@ async def test_all_are_connected_to_at_once() -> None:
         assert bridge.errors == {}
 
 
-async def test_a_server_that_was_down_is_tried_until_it_is_there(clock: Clock) -> None:
+async def test_a_server_that_is_down_is_retried_until_it_is_up(clock: Clock) -> None:
     script = down()
     script.refusals *= 3
     bridge = Bridge({"one": client(script)})
@@ -206,7 +206,7 @@ async def test_a_server_that_was_down_is_tried_until_it_is_there(clock: Clock) -
     await bridge.close()
 
 
-async def test_a_server_that_goes_keeps_its_tools_and_comes_back(clock: Clock) -> None:
+async def test_a_server_that_disconnects_keeps_its_tools_and_reconnects(clock: Clock) -> None:
     script = server("now")
     bridge = Bridge({"one": Client(script, max_retries=0)})
     await bridge.connect_all()
@@ -225,7 +225,7 @@ async def test_a_server_that_goes_keeps_its_tools_and_comes_back(clock: Clock) -
     await bridge.close()
 
 
-async def test_a_list_that_changes_is_followed_and_told(clock: Clock) -> None:
+async def test_a_changed_list_is_read_again_and_announced(clock: Clock) -> None:
     script = server("now")
     async with Bridge({"one": client(script), "two": client(server("now"))}) as bridge:
         told = RegistryObserver(bridge, clock)
@@ -264,7 +264,7 @@ async def test_a_list_that_changes_while_it_is_read_is_read_again(clock: Clock) 
         assert await told.next() == ("one", ["one__newest"])
 
 
-async def test_functions_that_fail_hurt_nobody() -> None:
+async def test_failing_handlers_affect_nothing_else() -> None:
     def fails(*args: Any) -> None:
         raise RuntimeError("a bug")
 
@@ -279,7 +279,7 @@ async def test_functions_that_fail_hurt_nobody() -> None:
 NAMES = ["get_a", "get_b", "set_a"]
 
 
-async def test_only_the_tools_that_are_wanted_are_taken(subtests: pytest.Subtests) -> None:
+async def test_filters_select_the_tools(subtests: pytest.Subtests) -> None:
     for tools, expected in [
         (None, ["one__get_a", "one__get_b", "one__set_a", "two__get_a", "two__get_b", "two__set_a"]),
         (["get_*"], ["one__get_a", "one__get_b", "two__get_a", "two__get_b"]),
@@ -305,7 +305,7 @@ def test_a_filter_of_no_server_and_a_bare_name_are_refused() -> None:
         Bridge({"one": server()}, tools="get_a")
 
 
-async def test_the_bridge_closes_what_it_connected_and_leaves_the_rest() -> None:
+async def test_the_bridge_closes_only_clients_that_it_connected() -> None:
     mine, other = client(server("now")), client(server("now"))
     await other.connect()
     bridge = Bridge({"mine": mine, "other": other})
@@ -318,8 +318,8 @@ async def test_the_bridge_closes_what_it_connected_and_leaves_the_rest() -> None
     await other.close()
 
 
-async def test_a_server_that_takes_long_does_not_hold_up_the_end(clock: Clock) -> None:
-    """It is being tried again when the bridge is left."""
+async def test_a_slow_server_does_not_delay_the_close(clock: Clock) -> None:
+    """The bridge retries the server while it closes."""
     script, trying = down(), asyncio.Event()
 
     async def slow(params: Any) -> Any:
@@ -332,7 +332,7 @@ async def test_a_server_that_takes_long_does_not_hold_up_the_end(clock: Clock) -
         assert trying.is_set()
 
 
-async def test_nothing_goes_on_after_the_end() -> None:
+async def test_no_task_outlives_the_bridge() -> None:
     script = down()
     script.refusals *= 1000
     before = asyncio.all_tasks()
@@ -360,7 +360,7 @@ async def test_progress_and_time_are_those_of_the_call() -> None:
 
 @pytest.fixture
 def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Script]]:
-    """Two servers of the setting."""
+    """Configure two servers in the setting."""
     scripts = {"one": server(*NAMES), "two": server(*NAMES)}
     monkeypatch.setattr(factory, "create_target", lambda settings, user: scripts[settings.alias])
     entries = {"one": {"URL": "https://one.example", "TOOLS": ["get_*"]}, "two": {"URL": "https://two.example"}}
@@ -373,7 +373,7 @@ async def test_servers_of_the_setting_are_bridged_with_its_filters(configured: d
     async with Bridge.from_settings(tools=["*_a"]) as bridge:
         assert bridge.tool_names() == ["one__get_a", "two__get_a", "two__set_a"]
         assert bridge.client("one") is get_client("one")
-    # It is not the bridge's to close.
+    # The bridge does not own it, and so does not close it.
     assert get_client("one").is_connected
     async with Bridge.from_settings(["two"]) as bridge:
         assert bridge.aliases == ["two"]
@@ -385,7 +385,7 @@ def test_a_server_that_is_not_in_the_setting_is_refused(configured: dict[str, Sc
         Bridge.from_settings(["one", "three"])
 
 
-def test_a_bridge_blocks_where_there_is_no_loop(configured: dict[str, Script]) -> None:
+def test_a_bridge_blocks_without_an_event_loop(configured: dict[str, Script]) -> None:
     with Bridge.from_settings().blocking() as bridge:
         assert [tool.name for tool in bridge.list_tools()] == bridge.tool_names()
         assert len(bridge.tool_schemas()) == 5

@@ -1,4 +1,4 @@
-"""What the pages about other servers show: run, with servers in memory, and held against the code."""
+"""The examples of the pages about several servers run against servers in memory."""
 
 import ast
 import inspect
@@ -35,7 +35,7 @@ def answer(params: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every alias of the pages leads to a server in memory."""
+    """Connect every alias of the pages to a server in memory."""
     listed = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
     monkeypatch.setattr(
         factory, "create_target", lambda settings, user: Script("stateless", tools_list=listed, tools_call=answer)
@@ -46,7 +46,7 @@ def _servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         close_clients()
 
 
-async def ran(block: str, **names: Any) -> dict[str, Any]:
+async def run_block(block: str, **names: Any) -> dict[str, Any]:
     """Run a block that may await."""
     namespace = {"__name__": "example", "Bridge": Bridge, **names}
     result = eval(compile(block, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), namespace)
@@ -55,12 +55,12 @@ async def ran(block: str, **names: Any) -> dict[str, Any]:
     return namespace
 
 
-async def test_what_the_page_about_bridges_shows_runs() -> None:
+async def test_the_examples_of_the_page_about_bridges_run() -> None:
     used, _, model, filtered, told = python_blocks(BRIDGE)
-    assert (await ran(used))["result"].structured_content == {"city": "Zürich"}
-    async with (await ran(filtered))["bridge"] as bridge:
+    assert (await run_block(used))["result"].structured_content == {"city": "Zürich"}
+    async with (await run_block(filtered))["bridge"] as bridge:
         assert bridge.tool_names() == ["weather__get_now", "maps__forecast", "maps__get_now", "maps__route"]
-        await ran(told, bridge=bridge)
+        await run_block(told, bridge=bridge)
     replies = [
         SimpleNamespace(content="", calls=[SimpleNamespace(id="1", name="maps__route", arguments={"city": "Oslo"})]),
         SimpleNamespace(content="There.", calls=[]),
@@ -71,7 +71,7 @@ async def test_what_the_page_about_bridges_shows_runs() -> None:
         seen.append((len(messages), len(tools)))
         return replies.pop(0)
 
-    assert await (await ran(model))["answer"]("Where?", api) == "There."
+    assert await (await run_block(model))["answer"]("Where?", api) == "There."
     assert seen == [(1, 8), (3, 8)]
     await aclose_clients()
 
@@ -80,24 +80,24 @@ def test_the_bridge_without_an_event_loop_runs() -> None:
     exec(python_blocks(BRIDGE)[1], {"Bridge": Bridge})
 
 
-async def test_what_the_howto_shows_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_examples_of_the_howto_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_django.tool", lambda **options: lambda function: function)
     _, waiting, _ = python_blocks(HOWTO)
-    found = await ran(waiting)
+    found = await run_block(waiting)
     response = await found["forecast"](None, "Oslo")
     assert json.loads(response.content) == {"city": "Oslo"}
     assert json.loads(await found["delivery_weather"]("Bern")) == {"city": "Bern"}
     await aclose_clients()
 
 
-def test_what_the_howto_shows_for_plain_views_runs() -> None:
+def test_the_examples_of_the_howto_for_plain_views_run() -> None:
     names: dict[str, Any] = {}
     exec("from django.http import JsonResponse\nfrom mcp_django.client import get_client\n", names)
     exec(python_blocks(HOWTO)[2], names)
     assert json.loads(names["plain_forecast"](None, "Oslo").content) == {"city": "Oslo"}
 
 
-def test_the_settings_that_are_shown_are_taken(subtests: pytest.Subtests) -> None:
+def test_the_shown_settings_are_valid(subtests: pytest.Subtests) -> None:
     for block in [*python_blocks(REFERENCE)[:1], *python_blocks(HOWTO)[:1]]:
         with subtests.test(block=block):
             names: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The operations of a client, against servers in memory: the SDK's, and one whose answers are written here."""
+"""The operations of a client against servers in memory: the SDK's, and a scripted one."""
 
 import asyncio
 import datetime
@@ -31,7 +31,7 @@ def era(request: pytest.FixtureRequest) -> str:
 
 
 def shop() -> MCPServer:
-    """A server of the SDK with one of everything."""
+    """Build a server of the SDK with one entry of each kind."""
     server = MCPServer("shop", instructions="Be quick")
 
     @server.tool()
@@ -80,7 +80,7 @@ async def test_everything_is_listed(client: Client) -> None:
         assert client.instructions == "Be quick"
 
 
-async def test_everything_is_used(client: Client) -> None:
+async def test_every_operation_works(client: Client) -> None:
     async with client:
         result = await client.call_tool("add", {"a": 1, "b": 2})
         assert (result.is_error, result.structured_content) == (False, {"result": 3})
@@ -94,7 +94,7 @@ async def test_everything_is_used(client: Client) -> None:
         await client.ping()
 
 
-async def test_a_tool_that_fails_says_so_in_its_result(client: Client) -> None:
+async def test_a_failing_tool_has_an_error_result(client: Client) -> None:
     async with client:
         assert (await client.call_tool("fail")).is_error
 
@@ -126,7 +126,7 @@ async def test_wrong_arguments_of_a_tool_that_is_there_are_an_error_of_the_call(
                 assert (type(caught.value), caught.value.code, caught.value.data) == (CallError, -32602, {"a": 1})
 
 
-async def test_arguments_may_be_what_has_a_json_form(subtests: pytest.Subtests) -> None:
+async def test_arguments_may_have_any_json_form(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             script = Script(era, tools_call={"content": TEXT})
@@ -185,10 +185,10 @@ async def test_pages_and_entries_are_bounded(era: str, monkeypatch: pytest.Monke
             await client.list_prompts()
 
 
-# What is not what the protocol says
+# Answers that violate the protocol
 
 
-async def test_an_answer_that_makes_no_sense_is_an_error_of_the_call_alone(subtests: pytest.Subtests) -> None:
+async def test_an_invalid_answer_is_an_error_of_its_call_only(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             for nonsense in [{"content": 3}, {"content": [{"type": "text"}]}, {"isError": "no"}]:
@@ -201,7 +201,7 @@ async def test_an_answer_that_makes_no_sense_is_an_error_of_the_call_alone(subte
                         assert script.opened == 1
 
 
-async def test_entries_that_are_none_are_left_out_and_warned_of_once(
+async def test_invalid_entries_are_skipped_with_one_warning(
     caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
 ) -> None:
     for method, member, good, listed in [
@@ -245,7 +245,7 @@ async def test_structured_content_is_checked_by_the_schema_that_was_listed(era: 
         assert (await client.call_tool("add")).structured_content == {"result": 3}
 
 
-async def test_a_schema_that_is_no_schema_spoils_nothing(subtests: pytest.Subtests) -> None:
+async def test_an_invalid_schema_does_not_affect_the_call(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             tools = {
@@ -293,7 +293,7 @@ async def test_a_call_whose_task_is_cancelled_is_cancelled_at_the_server(era: st
         await script.until(lambda: script.cancelled)
 
 
-async def test_a_call_may_have_more_time_than_others_or_all_there_is(clock: Clock) -> None:
+async def test_a_call_may_have_a_longer_timeout_or_none(clock: Clock) -> None:
     gate = asyncio.Event()
 
     async def slowly(params: dict[str, Any]) -> Any:
@@ -313,7 +313,7 @@ async def test_a_call_may_have_more_time_than_others_or_all_there_is(clock: Cloc
 # Rounds
 
 
-async def test_a_server_that_never_stops_asking_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_requests_input_endlessly_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "FIRST_RETRY_DELAY_SECONDS", 0)
     script = Script("stateless", tools_call={"resultType": "input_required", "requestState": "again"})
     async with Client(script) as client:
@@ -322,7 +322,7 @@ async def test_a_server_that_never_stops_asking_is_given_up(monkeypatch: pytest.
     assert script.received[-1][1]["requestState"] == "again"
 
 
-async def test_a_server_that_asks_too_much_at_once_is_given_up() -> None:
+async def test_a_server_that_requests_too_much_at_once_is_an_error() -> None:
     question = {"method": "roots/list", "params": {}}
     questions = {str(number): question for number in range(65)}
     script = Script("stateless", tools_call={"resultType": "input_required", "inputRequests": questions})
@@ -334,7 +334,7 @@ async def test_a_server_that_asks_too_much_at_once_is_given_up() -> None:
 # One raw round
 
 
-async def test_an_exchange_returns_what_was_on_the_wire(subtests: pytest.Subtests) -> None:
+async def test_an_exchange_returns_the_raw_result(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             answer = {"content": TEXT, "structuredContent": {"aB": None}, "_meta": {"x.y/z": 1}, "unknown": {"k": [1]}}
@@ -350,7 +350,7 @@ async def test_an_exchange_returns_what_was_on_the_wire(subtests: pytest.Subtest
             assert params["_meta"] == {"x.y/a": 1, "progressToken": "theirs"}, "what is given is not changed"
 
 
-async def test_an_exchange_answers_no_question() -> None:
+async def test_an_exchange_runs_no_callback() -> None:
     asked = {"resultType": "input_required", "requestState": "s", "inputRequests": {"q": {"method": "roots/list"}}}
     script = Script("stateless", tools_call=asked)
     async with Client(script, roots=[]) as client:
@@ -376,7 +376,7 @@ async def test_an_exchange_passes_errors_and_unknown_methods_on(subtests: pytest
 REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 
 
-async def test_tools_are_listed_when_a_call_is_refused_for_the_headers_it_lacks() -> None:
+async def test_tools_are_listed_after_a_refusal_for_missing_headers() -> None:
     tools = {"tools": [{"name": "add", "inputSchema": REGION}]}
 
     def call(params: dict[str, Any]) -> Any:
@@ -388,7 +388,7 @@ async def test_tools_are_listed_when_a_call_is_refused_for_the_headers_it_lacks(
     assert script.methods() == ["tools/call", "tools/list", "tools/call"]
 
 
-async def test_a_tool_that_mirrors_in_a_forbidden_way_is_left_out() -> None:
+async def test_a_tool_that_mirrors_a_forbidden_header_is_left_out() -> None:
     wrong = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "not a token"}}}
     tools = {"tools": [{"name": "wrong", "inputSchema": wrong}, {"name": "right", "inputSchema": REGION}]}
     async with Client(Script("stateless", tools_list=tools)) as client:

@@ -1,4 +1,4 @@
-"""The pages: what is connected, the way to connect more, and who may go it."""
+"""The pages of connected services, the authorization flow, and its permissions."""
 
 import dataclasses
 from html.parser import HTMLParser
@@ -27,7 +27,7 @@ KEYED: dict[str, Any] = {"URL": SERVER, "AUTH": {"TYPE": "bearer", "TOKEN": "t"}
 
 @pytest.fixture
 def authority(monkeypatch: pytest.MonkeyPatch) -> Authority:
-    """The one network that there is."""
+    """Replace the network by the authority."""
     found = Authority()
 
     async def resolve(host: str, port: int) -> list[str]:
@@ -88,7 +88,7 @@ def text(browser: Client, path: str = SERVICES) -> str:
     return answer.content.decode()
 
 
-def test_nobody_sees_a_page_without_logging_in(subtests: pytest.Subtests) -> None:
+def test_every_page_requires_a_login(subtests: pytest.Subtests) -> None:
     for path, after in [
         (SERVICES, SERVICES),
         (f"{CONNECT}?next=/a/", f"{CONNECT}%3Fnext%3D/a/"),
@@ -99,7 +99,7 @@ def test_nobody_sees_a_page_without_logging_in(subtests: pytest.Subtests) -> Non
             assert (answer.status_code, answer["Location"]) == (302, f"/accounts/login/?next={after}")
 
 
-def test_only_what_the_user_may_connect_has_a_page(browser: Client, subtests: pytest.Subtests) -> None:
+def test_only_services_that_the_user_may_connect_have_a_page(browser: Client, subtests: pytest.Subtests) -> None:
     for alias in ["two", "keyed", "ours"]:
         with subtests.test(alias=alias):
             for path in (f"/mcp/clients/{alias}/connect/", f"/mcp/clients/{alias}/callback/"):
@@ -107,13 +107,13 @@ def test_only_what_the_user_may_connect_has_a_page(browser: Client, subtests: py
             assert browser.post(f"/mcp/clients/{alias}/connect/", secure=True).status_code == 404
 
 
-def test_getting_the_page_begins_nothing(browser: Client, authority: Authority) -> None:
+def test_a_get_request_starts_no_flow(browser: Client, authority: Authority) -> None:
     assert "Connect <bdi>one</bdi>" in text(browser, CONNECT)
     assert authority.asked == []
     assert not ClientFlow.objects.exists()
 
 
-def test_another_site_cannot_begin_it(ada: User, authority: Authority) -> None:
+def test_another_site_cannot_start_a_flow(ada: User, authority: Authority) -> None:
     strict = browser_of(ada, enforce_csrf_checks=True)
     assert strict.post(CONNECT, secure=True).status_code == 403
     assert strict.post(SERVICES, {"alias": "one"}, secure=True).status_code == 403
@@ -135,7 +135,7 @@ def test_a_user_connects(browser: Client, ada: User) -> None:
     assert held.grant.issuer == ISSUER
 
 
-def test_the_way_leads_back_within_the_site(browser: Client, subtests: pytest.Subtests) -> None:
+def test_the_flow_returns_within_the_site(browser: Client, subtests: pytest.Subtests) -> None:
     for wanted, back in [
         ("/shop/?a=1", "/shop/?a=1"),
         ("https://testserver/shop/", "https://testserver/shop/"),
@@ -149,7 +149,7 @@ def test_the_way_leads_back_within_the_site(browser: Client, subtests: pytest.Su
             assert come_back(browser, begin(browser, wanted))["Location"] == back
 
 
-def test_the_row_of_the_way_tells_nothing(browser: Client) -> None:
+def test_the_row_of_a_flow_holds_no_secret_in_clear(browser: Client) -> None:
     asked = begin(browser, "/s3cret-place/")
     (kept,) = ClientFlow.objects.values()
     assert asked["state"] not in repr(kept)
@@ -157,21 +157,21 @@ def test_the_row_of_the_way_tells_nothing(browser: Client) -> None:
     assert browser.session["mcp_client_browser"] not in repr(kept)
 
 
-def test_an_answer_is_good_once(browser: Client, authority: Authority) -> None:
+def test_an_authorization_response_is_valid_once(browser: Client, authority: Authority) -> None:
     asked = begin(browser)
     assert come_back(browser, asked).status_code == 302
     assert come_back(browser, asked).status_code == 400
     assert len(authority.forms) == 1
 
 
-def test_and_not_after_a_refusal_either(browser: Client, authority: Authority) -> None:
+def test_an_authorization_response_is_invalid_after_a_refusal(browser: Client, authority: Authority) -> None:
     asked = begin(browser)
     assert come_back(browser, asked, iss="https://evil.example").status_code == 400
     assert come_back(browser, asked).status_code == 400
     assert authority.forms == []
 
 
-def test_another_browser_of_the_user_cannot_finish_it(browser: Client, ada: User, authority: Authority) -> None:
+def test_another_browser_of_the_user_cannot_finish_a_flow(browser: Client, ada: User, authority: Authority) -> None:
     asked = begin(browser)
     other = browser_of(ada)
     assert come_back(other, asked).status_code == 400
@@ -181,8 +181,8 @@ def test_another_browser_of_the_user_cannot_finish_it(browser: Client, ada: User
     assert come_back(browser, asked).status_code == 302
 
 
-def test_another_user_cannot_finish_it(browser: Client, authority: Authority) -> None:
-    """Or somebody could have another's account connected to their own."""
+def test_another_user_cannot_finish_a_flow(browser: Client, authority: Authority) -> None:
+    """Otherwise one user could connect another's account to their own."""
     asked = begin(browser)
     grace = User.objects.create_user("grace")
     theirs = browser_of(grace)
@@ -192,51 +192,51 @@ def test_another_user_cannot_finish_it(browser: Client, authority: Authority) ->
     assert row(grace).read() is None
 
 
-def test_who_logged_in_as_another_meanwhile_cannot_finish_it(browser: Client) -> None:
+def test_a_flow_cannot_be_finished_after_a_login_as_another_user(browser: Client) -> None:
     asked = begin(browser)
     browser.force_login(User.objects.create_user("grace"))
     assert come_back(browser, asked).status_code == 400
 
 
-def test_an_answer_comes_in_time(browser: Client) -> None:
+def test_an_authorization_response_expires(browser: Client) -> None:
     asked = begin(browser)
     ClientFlow.objects.update(expires_at=timezone.now())
     assert come_back(browser, asked).status_code == 400
 
 
-def test_an_answer_is_for_the_client_that_asked(browser: Client, project: Settings) -> None:
+def test_an_authorization_response_is_bound_to_its_client(browser: Client, project: Settings) -> None:
     project.MCP = project.MCP | {"CLIENTS": {"one": ENTRY, "two": ENTRY}}
     asked = begin(browser)
     assert come_back(browser, asked, "/mcp/clients/two/callback/").status_code == 400
 
 
-def test_a_server_that_moved_meanwhile_gets_nothing(browser: Client, project: Settings, authority: Authority) -> None:
+def test_a_server_with_a_changed_url_gets_no_code(browser: Client, project: Settings, authority: Authority) -> None:
     asked = begin(browser)
     project.MCP = project.MCP | {"CLIENTS": {"one": ENTRY | {"URL": "https://moved.example/mcp"}}}
     assert come_back(browser, asked).status_code == 400
     assert authority.forms == []
 
 
-def test_an_answer_that_nobody_asked_for_is_refused(browser: Client, subtests: pytest.Subtests) -> None:
+def test_an_unsolicited_authorization_response_is_refused(browser: Client, subtests: pytest.Subtests) -> None:
     for state in [None, "", "x", "\x00", "é" * 3000]:
         with subtests.test(state=state):
             begin(browser)
             assert come_back(browser, {"state": ""}, state=state).status_code == 400
 
 
-def test_an_answer_says_nothing_twice(browser: Client) -> None:
+def test_a_repeated_parameter_is_refused(browser: Client) -> None:
     asked = begin(browser)
     assert come_back(browser, asked, code=["a", "b"]).status_code == 400
 
 
-def test_who_says_no_is_told_that_nothing_happened(browser: Client, ada: User) -> None:
+def test_a_denied_authorization_shows_that_nothing_happened(browser: Client, ada: User) -> None:
     answer = come_back(browser, begin(browser), code=None, error="access_denied")
     assert answer.status_code == 403
     assert "nothing is connected" in answer.content.decode()
     assert row(ada).read() is None
 
 
-def test_what_others_say_is_on_no_page(browser: Client, authority: Authority) -> None:
+def test_texts_of_other_servers_are_on_no_page(browser: Client, authority: Authority) -> None:
     answer = come_back(browser, begin(browser), code=None, error="<b>x", error_description="<b>y")
     assert b"<b>" not in answer.content
     authority.metadata["issuer"] = "https://evil.example/<b>"
@@ -245,7 +245,7 @@ def test_what_others_say_is_on_no_page(browser: Client, authority: Authority) ->
     assert b"evil" not in answer.content
 
 
-def test_a_user_has_so_many_ways_at_once(browser: Client, ada: User) -> None:
+def test_the_open_flows_of_a_user_are_limited(browser: Client, ada: User) -> None:
     first = begin(browser)
     for _ in range(8):
         asked = begin(browser)
@@ -254,15 +254,15 @@ def test_a_user_has_so_many_ways_at_once(browser: Client, ada: User) -> None:
     assert come_back(browser, asked).status_code == 302
 
 
-def test_ways_that_nobody_finished_are_deleted_by_the_next(browser: Client) -> None:
+def test_a_new_flow_deletes_expired_ones(browser: Client) -> None:
     begin(browser)
     ClientFlow.objects.update(expires_at=timezone.now())
     begin(browser_of(User.objects.create_user("grace")))
     assert ClientFlow.objects.count() == 1
 
 
-def test_any_worker_can_finish_it(browser: Client, project: Settings) -> None:
-    """Under a secret that was rotated meanwhile, too."""
+def test_any_worker_can_finish_a_flow(browser: Client, project: Settings) -> None:
+    """This holds with a rotated secret, too."""
     asked = begin(browser)
     project.SECRET_KEY_FALLBACKS, project.SECRET_KEY = [project.SECRET_KEY], "another"
     assert come_back(browser, asked).status_code == 302
@@ -284,14 +284,14 @@ def test_a_user_sees_and_ends_their_own_connections_only(browser: Client, ada: U
     assert "This service is not connected." in answer.content.decode()
 
 
-def test_who_cannot_be_told_is_left_all_the_same(browser: Client, ada: User, authority: Authority) -> None:
+def test_a_failed_revocation_still_deletes_the_connection(browser: Client, ada: User, authority: Authority) -> None:
     row(ada).write(dataclasses.replace(OLD, revocation_endpoint=None))
     answer = browser.post(SERVICES, {"alias": "one"}, secure=True)
     assert "end the access there, too" in answer.content.decode()
     assert row(ada).read() is None
 
 
-def test_what_the_settings_name_no_more_can_be_ended(browser: Client, ada: User, project: Settings) -> None:
+def test_a_connection_without_settings_can_be_ended(browser: Client, ada: User, project: Settings) -> None:
     row(ada).write(OLD)
     project.MCP = project.MCP | {"CLIENTS": {}}
     page = text(browser)
@@ -301,14 +301,14 @@ def test_what_the_settings_name_no_more_can_be_ended(browser: Client, ada: User,
     assert not ClientToken.objects.exists()
 
 
-def test_a_server_that_moved_has_to_be_connected_again(browser: Client, ada: User, project: Settings) -> None:
+def test_a_server_with_a_changed_url_must_be_connected_again(browser: Client, ada: User, project: Settings) -> None:
     row(ada).write(OLD)
     project.MCP = project.MCP | {"CLIENTS": {"one": ENTRY | {"URL": "https://moved.example/mcp"}}}
     assert "Not connected" in text(browser)
     assert row(ada).read() is None
 
 
-def test_the_projects_connection_is_for_those_who_may(browser: Client, ada: User) -> None:
+def test_the_connection_of_the_project_needs_a_permission(browser: Client, ada: User) -> None:
     assert 'id="service-ours"' not in text(browser)
     ada.user_permissions.add(Permission.objects.get(codename="change_clienttoken"))
     assert "for all users of this site" in text(browser, "/mcp/clients/ours/connect/")
@@ -331,8 +331,8 @@ def test_pages_are_kept_out_of_caches_and_frames(browser: Client, subtests: pyte
             assert f"form-action 'self'{' https:' if path == CONNECT else ''};" in policy
 
 
-def test_pages_are_complete(browser: Client, ada: User) -> None:
-    """Every label, id and reference of them fits, and everything that is opened is closed."""
+def test_pages_are_valid(browser: Client, ada: User) -> None:
+    """Labels, ids and references match, and every element is closed."""
     row(ada).write(OLD)
     row(ada).save_missing_scopes("read admin")
     problem = come_back(browser, {"state": "x"}).content.decode()
@@ -347,7 +347,7 @@ def test_pages_are_complete(browser: Client, ada: User) -> None:
 
 
 class Outline(HTMLParser):
-    """What a page is made of."""
+    """Collects the elements of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -376,7 +376,7 @@ class Outline(HTMLParser):
 DOCUMENT = "/mcp/clients/client-metadata.json"
 
 
-def test_the_project_describes_itself_where_a_client_is_known_by_it(project: Settings) -> None:
+def test_the_project_serves_its_client_metadata_document(project: Settings) -> None:
     assert Client().get(DOCUMENT, secure=True).status_code == 404
     url = f"https://testserver{DOCUMENT}"
     auth = ENTRY["AUTH"] | {"CLIENT_METADATA_URL": url, "CLIENT_NAME": "Shop"}
@@ -395,7 +395,7 @@ def test_the_project_describes_itself_where_a_client_is_known_by_it(project: Set
     }
 
 
-def test_our_own_authorization_server_takes_the_document(project: Settings) -> None:
+def test_the_own_authorization_server_accepts_the_document(project: Settings) -> None:
     from mcp_django.contrib.oauth.clients.documents import parse_document
 
     url = "https://testserver.example" + DOCUMENT
@@ -428,7 +428,7 @@ def test_the_admin_shows_connections_and_no_secret(root: Client, ada: User) -> N
     assert root.get("/admin/mcp_django/clientflow/").status_code == 404
 
 
-def test_deleting_in_the_admin_ends_the_access_there_too(root: Client, ada: User, authority: Authority) -> None:
+def test_deleting_in_the_admin_revokes_the_tokens(root: Client, ada: User, authority: Authority) -> None:
     row(ada).write(OLD)
     kept = ClientToken.objects.get()
     answer = root.post(f"/admin/mcp_django/clienttoken/{kept.pk}/delete/", {"post": "yes"}, follow=True)
@@ -437,7 +437,7 @@ def test_deleting_in_the_admin_ends_the_access_there_too(root: Client, ada: User
     assert not ClientToken.objects.exists()
 
 
-def test_the_admin_says_what_could_not_be_ended_there(root: Client, ada: User, project: Settings) -> None:
+def test_the_admin_reports_a_failed_revocation(root: Client, ada: User, project: Settings) -> None:
     row(ada).write(OLD)
     row(None, "ours").write(dataclasses.replace(OLD, revocation_endpoint=None))
     project.MCP = project.MCP | {"CLIENTS": {"ours": OURS}}

@@ -1,4 +1,4 @@
-"""Rows with tokens: whose they are, where they go, and that nobody reads them."""
+"""Rows with tokens: their owners, their servers, and their encryption."""
 
 import dataclasses
 import time
@@ -38,7 +38,7 @@ def kept(row: TokenRow) -> TokenGrant | None:
     return None if held is None else held.grant
 
 
-def test_what_is_written_is_read(ada: User) -> None:
+def test_stored_tokens_are_read_back(ada: User) -> None:
     row = TokenRow(settings(), ada)
     assert row.read() is None
     assert row.write(GRANT)
@@ -64,7 +64,7 @@ def test_each_owner_and_server_has_a_row(ada: User) -> None:
     assert len({row.key for row in rows}) == 6
 
 
-def test_a_row_that_was_copied_does_not_open(ada: User) -> None:
+def test_a_copied_row_does_not_open(ada: User) -> None:
     mine, yours = TokenRow(settings(), ada), TokenRow(settings(), User.objects.create_user("grace"))
     mine.write(GRANT)
     yours.get_or_create()
@@ -85,7 +85,7 @@ def test_nothing_secret_is_shown(ada: User) -> None:
     assert "s3cret" not in "".join(shown)
 
 
-def test_what_a_former_secret_sealed_is_sealed_anew(ada: User, settings: Settings) -> None:
+def test_a_row_sealed_with_a_former_secret_is_sealed_with_the_new_one(ada: User, settings: Settings) -> None:
     row = TokenRow(_entry(), ada)
     row.write(GRANT)
     row.save_registration({"client_id": "c1"})
@@ -100,7 +100,7 @@ def test_what_a_former_secret_sealed_is_sealed_anew(ada: User, settings: Setting
     assert row.read_registration() is None
 
 
-def test_what_another_version_wrote_has_to_be_connected_again(ada: User) -> None:
+def test_a_row_of_another_version_must_be_connected_again(ada: User) -> None:
     row = TokenRow(settings(), ada)
     row.write(GRANT)
     sealed = row._seal("grant", {"of": "the future"}, ISSUER)
@@ -120,7 +120,7 @@ def test_one_of_several_claims_the_row(ada: User) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_who_dies_with_a_claim_leaves_it_to_others(ada: User) -> None:
+def test_the_claim_of_a_dead_worker_expires(ada: User) -> None:
     row = TokenRow(settings(), ada)
     row.write(GRANT)
     assert row.claim(1)
@@ -131,7 +131,7 @@ def test_who_dies_with_a_claim_leaves_it_to_others(ada: User) -> None:
     assert row.claim(1)
 
 
-def test_what_is_forgotten_leaves_a_row_to_be_connected_again(ada: User) -> None:
+def test_deleted_tokens_leave_a_row_that_must_be_connected_again(ada: User) -> None:
     row = TokenRow(settings(), ada)
     row.write(GRANT)
     row.clear_grant(0)
@@ -143,7 +143,7 @@ def test_what_is_forgotten_leaves_a_row_to_be_connected_again(ada: User) -> None
     assert row.read() == StoredGrant(generation=3, grant=GRANT)
 
 
-def test_a_registration_is_forgotten_by_its_name(ada: User) -> None:
+def test_a_registration_is_deleted_by_its_client_id(ada: User) -> None:
     row = TokenRow(settings())
     row.delete_registration("c1")
     row.save_registration({"client_id": "c1"})
@@ -153,7 +153,7 @@ def test_a_registration_is_forgotten_by_its_name(ada: User) -> None:
     assert row.read_registration() is None
 
 
-def test_with_a_user_go_their_rows(ada: User) -> None:
+def test_the_rows_of_a_user_are_deleted_with_the_user(ada: User) -> None:
     TokenRow(settings(), ada).write(GRANT)
     TokenRow(settings()).write(GRANT)
     ClientFlow.objects.create(state_hash="x", alias="one", user=ada, expires_at="2030-01-01T00:00:00Z")
@@ -162,7 +162,7 @@ def test_with_a_user_go_their_rows(ada: User) -> None:
     assert not ClientFlow.objects.exists()
 
 
-def test_a_token_is_renewed_before_its_time_is_over(subtests: pytest.Subtests) -> None:
+def test_a_token_is_renewed_before_it_expires(subtests: pytest.Subtests) -> None:
     for left, fresh, expired in [(600, True, False), (10, False, False), (-1, False, True)]:
         with subtests.test(left=left, fresh=fresh, expired=expired), time_machine.travel(NOW, tick=False):
             grant = dataclasses.replace(GRANT, expires_at=time.time() + left)
@@ -170,7 +170,7 @@ def test_a_token_is_renewed_before_its_time_is_over(subtests: pytest.Subtests) -
 
 
 @time_machine.travel(NOW, tick=False)
-def test_a_short_token_is_not_old_from_the_beginning() -> None:
+def test_a_short_lived_token_is_not_renewed_at_once() -> None:
     assert dataclasses.replace(GRANT, expires_at=time.time() + 9.5, lifetime=10).is_fresh()
     assert dataclasses.replace(GRANT, expires_at=None).is_fresh()
 

@@ -1,4 +1,4 @@
-"""How a client connects, stays connected, and ends."""
+"""The connection of a client: its start, its recovery, and its end."""
 
 import asyncio
 import gc
@@ -31,7 +31,7 @@ def era(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def test_the_era_is_found_out(subtests: pytest.Subtests) -> None:
+async def test_the_era_is_negotiated(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             script = Script(era)
@@ -101,7 +101,7 @@ async def test_a_server_that_names_only_unknown_revisions_is_not_asked_for_a_han
     assert "initialize" not in [method for method, _ in script.received]
 
 
-def test_an_option_that_makes_no_sense_is_refused(subtests: pytest.Subtests) -> None:
+def test_an_invalid_option_is_refused(subtests: pytest.Subtests) -> None:
     for wrong in [{"protocol_version": "1999-01-01"}, {"max_retries": -1}, {"timeout": 0}]:
         with (
             subtests.test(wrong=wrong),
@@ -110,12 +110,12 @@ def test_an_option_that_makes_no_sense_is_refused(subtests: pytest.Subtests) -> 
             Client(Script(), **wrong)
 
 
-def test_what_is_no_target_is_refused() -> None:
+def test_an_invalid_target_is_refused() -> None:
     with pytest.raises(TypeError, match="StreamableHTTP"):
         Client("https://example.com/mcp")  # type: ignore[arg-type]
 
 
-async def test_a_server_that_does_not_answer_is_given_up(clock: Clock, subtests: pytest.Subtests) -> None:
+async def test_a_server_that_does_not_answer_is_a_timeout(clock: Clock, subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             script = Script(era, server_discover=lambda _: anyio.sleep_forever())
@@ -140,7 +140,7 @@ async def test_an_attempt_that_fails_is_repeated_a_bounded_number_of_times() -> 
     await client.close()
 
 
-async def test_the_text_of_a_strange_error_is_not_told() -> None:
+async def test_the_text_of_an_unknown_error_is_not_shown() -> None:
     script = Script()
     script.refusals = [ValueError("https://user:pw@example.com?token=hunter2"), Exception("Bearer hunter2")]
     for _ in range(2):
@@ -149,7 +149,7 @@ async def test_the_text_of_a_strange_error_is_not_told() -> None:
         assert "hunter2" not in str(caught.value) + repr(caught.value)
 
 
-async def test_permission_that_is_needed_is_told_to_all_who_wait_and_not_asked_for_again() -> None:
+async def test_a_needed_authorization_fails_all_waiting_calls_and_is_not_retried() -> None:
     script = Script()
     script.refusals = [AuthorizationNeeded("Allow it first", "github", "/connect")] * 3
     client = Client(script)
@@ -158,7 +158,7 @@ async def test_permission_that_is_needed_is_told_to_all_who_wait_and_not_asked_f
     assert script.opened == 1
 
 
-async def test_a_wire_that_ends_wakes_all_who_wait(era: str) -> None:
+async def test_a_lost_connection_fails_all_waiting_calls(era: str) -> None:
     async def hang(params: dict[str, Any]) -> None:
         if len(script.methods()) == 3:
             script.hang_up()
@@ -172,7 +172,7 @@ async def test_a_wire_that_ends_wakes_all_who_wait(era: str) -> None:
         assert script.methods() == ["tools/call"] * 3, "a tool is never called twice"
 
 
-async def test_what_is_safe_is_sent_again_on_a_new_connection(era: str) -> None:
+async def test_a_safe_request_is_sent_again_on_a_new_connection(era: str) -> None:
     def first_hangs_up(params: dict[str, Any]) -> Any:
         if script.opened == 1:
             script.hang_up()
@@ -185,7 +185,7 @@ async def test_what_is_safe_is_sent_again_on_a_new_connection(era: str) -> None:
         assert (script.opened, script.methods()) == (2, ["tools/list"] * 2)
 
 
-async def test_what_is_safe_is_not_sent_again_for_ever(era: str) -> None:
+async def test_a_safe_request_is_not_sent_again_for_ever(era: str) -> None:
     async def hang_up(params: dict[str, Any]) -> None:
         script.hang_up()
         await anyio.sleep_forever()
@@ -197,7 +197,7 @@ async def test_what_is_safe_is_not_sent_again_for_ever(era: str) -> None:
     assert script.methods() == ["tools/list"] * 3
 
 
-async def test_the_next_call_makes_a_connection_that_nobody_waited_for(subtests: pytest.Subtests) -> None:
+async def test_the_next_call_connects_without_a_waiting_caller(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             script = Script(era, tools_list=TOOLS)
@@ -210,7 +210,7 @@ async def test_the_next_call_makes_a_connection_that_nobody_waited_for(subtests:
                 assert script.opened == 2
 
 
-async def test_a_session_that_the_server_has_forgotten_is_made_anew() -> None:
+async def test_a_session_unknown_to_the_server_is_replaced() -> None:
     def forgotten(params: dict[str, Any]) -> Any:
         return MCPError(-32600, "Session terminated") if script.opened == 1 else TOOLS
 
@@ -220,7 +220,7 @@ async def test_a_session_that_the_server_has_forgotten_is_made_anew() -> None:
         assert script.opened == 2
 
 
-async def test_a_closed_client_says_so_until_it_is_connected_again(subtests: pytest.Subtests) -> None:
+async def test_a_closed_client_refuses_calls_until_it_is_connected_again(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             script = Script(era, tools_list=TOOLS)
@@ -265,7 +265,7 @@ async def test_a_handler_may_close_the_client() -> None:
     assert not client.is_connected
 
 
-async def test_nothing_is_left_of_a_client_that_is_closed(
+async def test_a_closed_client_leaves_nothing_behind(
     caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
 ) -> None:
     for era in ERAS:
@@ -292,7 +292,7 @@ async def test_nothing_is_left_of_a_client_that_is_closed(
             assert "never retrieved" not in caplog.text
 
 
-async def test_cancelling_who_connects_first_does_not_harm_the_others() -> None:
+async def test_a_cancelled_first_caller_does_not_affect_the_others() -> None:
     go_on = asyncio.Event()
 
     async def slowly(params: dict[str, Any]) -> Any:
@@ -311,7 +311,7 @@ async def test_cancelling_who_connects_first_does_not_harm_the_others() -> None:
     await client.close()
 
 
-async def test_a_connection_has_nothing_of_the_context_of_who_made_it() -> None:
+async def test_a_connection_does_not_inherit_the_context_of_its_caller() -> None:
     class Target(Script):
         def open(self) -> Any:
             colors.append(COLOR.get("none"))
@@ -323,7 +323,7 @@ async def test_a_connection_has_nothing_of_the_context_of_who_made_it() -> None:
         assert colors == ["none"]
 
 
-def test_a_client_that_is_connected_on_another_loop_says_so() -> None:
+def test_a_client_connected_on_another_loop_refuses_calls() -> None:
     script = Script(tools_list=TOOLS)
     client = Client(script)
     loop = asyncio.new_event_loop()
@@ -342,7 +342,7 @@ def test_a_client_may_be_used_on_one_loop_after_another() -> None:
         assert asyncio.run(client.list_tools())
 
 
-async def test_a_connection_that_does_not_close_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_does_not_close_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "CLOSE_TIMEOUT_SECONDS", 0.01)
     cut = asyncio.Event()
 
@@ -373,7 +373,7 @@ async def test_a_connection_that_does_not_close_is_cut(monkeypatch: pytest.Monke
     assert not client.is_connected
 
 
-async def test_no_secret_of_a_target_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_secret_of_a_target_is_shown(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "mcp_django")
     clients = [
         Client.streamable_http("http://127.0.0.1:1/mcp?key=hunter2", headers={"X-Key": "hunter2"}, max_retries=0),

@@ -22,14 +22,14 @@ SERVER = {
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Script:
-    """What every client of the page connects to."""
+    """Provide the server to which every client of the page connects."""
     script = Script(**SERVER)
     made = module.Client.__init__
     monkeypatch.setattr(module.Client, "__init__", lambda self, target, **options: made(self, script, **options))
     return script
 
 
-async def ran(block: str, **names: Any) -> dict[str, Any]:
+async def run_block(block: str, **names: Any) -> dict[str, Any]:
     """Run a block that may await."""
     namespace = {"__name__": "example", **names}
     compiled: CodeType = compile(block, "client.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -39,14 +39,14 @@ async def ran(block: str, **names: Any) -> dict[str, Any]:
     return namespace
 
 
-async def test_what_the_page_shows_runs(script: Script) -> None:
+async def test_the_examples_of_the_page_run(script: Script) -> None:
     used, failures, said, asked, blocking = BLOCKS
-    namespace = await ran(used)
+    namespace = await run_block(used)
     assert namespace["result"].structured_content == {"result": 3}
     async with Client(script) as client:  # type: ignore[arg-type]
-        assert (await ran(failures, client=client))["result"].is_error is False
-        await ran(said, client=client)
-    configured = (await ran(asked, Client=Client, StreamableHTTP=namespace["StreamableHTTP"]))["client"]
+        assert (await run_block(failures, client=client))["result"].is_error is False
+        await run_block(said, client=client)
+    configured = (await run_block(asked, Client=Client, StreamableHTTP=namespace["StreamableHTTP"]))["client"]
     await configured.connect()
     assert set(script.received[-2][1]["capabilities"]) == {"elicitation", "roots"}
     await configured.close()

@@ -1,4 +1,4 @@
-"""What a server says by itself, and who is told."""
+"""Notifications of a server, and their handlers."""
 
 import asyncio
 import logging
@@ -48,8 +48,8 @@ class RecordingHandler:
                 await self._news.wait()
 
 
-def listening(script: Script) -> Script:
-    """Have a script of the stateless era take streams of changes. It notes them in `streams`."""
+def accept_streams(script: Script) -> Script:
+    """Let a script of the stateless era accept streams of changes, and record them in `streams`."""
 
     async def listen(params: dict[str, Any], id: Any) -> dict[str, Any] | None:
         wanted = {**params["notifications"]}
@@ -77,8 +77,8 @@ async def notify_subscriber(script: Script, method: str, params: dict[str, Any] 
     await script.notify(method, {**(params or {}), **meta})
 
 
-def progressing(script_of: list[Script]) -> Any:
-    """A tool that says twice how far it is."""
+def build_progress_server(script_of: list[Script]) -> Any:
+    """Build a tool that reports its progress twice."""
 
     async def call(params: dict[str, Any]) -> dict[str, Any]:
         token = params.get("_meta", {}).get("progressToken")
@@ -95,14 +95,14 @@ async def test_progress_reaches_the_call_and_the_client(subtests: pytest.Subtest
     for era in ERAS:
         with subtests.test(era=era):
             script_of: list[Script] = []
-            script = Script(era, tools_call=progressing(script_of), resources_read={"contents": []})
+            script = Script(era, tools_call=build_progress_server(script_of), resources_read={"contents": []})
             script_of.append(script)
             own, of_all = RecordingHandler(), RecordingHandler()
             async with Client(script) as client:
                 forget = client.on_progress(of_all)
                 await client.call_tool("add", on_progress=own)
-                await own.until(lambda heard: len(heard) == 2)
-                await of_all.until(lambda heard: len(heard) == 2)
+                await own.until(lambda received: len(received) == 2)
+                await of_all.until(lambda received: len(received) == 2)
                 assert own.values == [(1.0, 2.0, "step 1"), (2.0, 2.0, "step 2")]
                 first = Progress(method="tools/call", name="add", progress=1.0, total=2.0, message="step 1")
                 assert of_all.values[0] == first
@@ -111,7 +111,7 @@ async def test_progress_reaches_the_call_and_the_client(subtests: pytest.Subtest
                 assert "progressToken" not in script.received[-1][1].get("_meta", {}), "nobody wants to know"
 
 
-async def test_a_flood_of_progress_is_told_as_far_as_the_handler_can_take_it() -> None:
+async def test_progress_beyond_the_speed_of_the_handler_is_dropped() -> None:
     async def call(params: dict[str, Any]) -> dict[str, Any]:
         for step in range(500):
             said = {"progressToken": params["_meta"]["progressToken"], "progress": step}
@@ -120,10 +120,10 @@ async def test_a_flood_of_progress_is_told_as_far_as_the_handler_can_take_it() -
         await last_heard.wait()
         return {"content": TEXT}
 
-    heard, all_sent, last_heard = list[float](), asyncio.Event(), asyncio.Event()
+    received, all_sent, last_heard = list[float](), asyncio.Event(), asyncio.Event()
 
     async def slowly(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(progress)
+        received.append(progress)
         await all_sent.wait()
         if progress == 499:
             last_heard.set()
@@ -131,12 +131,12 @@ async def test_a_flood_of_progress_is_told_as_far_as_the_handler_can_take_it() -
     script = Script(tools_call=call)
     async with Client(script) as client:
         await client.call_tool("add", on_progress=slowly)
-    assert (heard[0], heard[-1]) == (0, 499)
-    assert len(heard) < 500
-    assert heard == sorted(heard)
+    assert (received[0], received[-1]) == (0, 499)
+    assert len(received) < 500
+    assert received == sorted(received)
 
 
-async def test_logs_are_told_in_order_to_handlers_of_both_kinds(era: str) -> None:
+async def test_logs_reach_handlers_of_both_kinds_in_order(era: str) -> None:
     script, plain, waited = Script(era), RecordingHandler(), list[Any]()
 
     async def wait(message: types.LoggingMessageNotificationParams) -> None:
@@ -148,7 +148,7 @@ async def test_logs_are_told_in_order_to_handlers_of_both_kinds(era: str) -> Non
         forget = client.on_log(plain)
         for number in range(20):
             await script.notify("notifications/message", {"level": "info", "logger": "shop", "data": number})
-        await plain.until(lambda heard: len(heard) == 20)
+        await plain.until(lambda received: len(received) == 20)
         assert [message.data for message in plain.values] == waited == list(range(20))
         assert (plain.values[0].level, plain.values[0].logger) == ("info", "shop")
         forget()
@@ -159,7 +159,7 @@ async def test_logs_are_told_in_order_to_handlers_of_both_kinds(era: str) -> Non
         assert len(plain.values) == 20
 
 
-async def test_a_handler_that_fails_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_handler_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     script, handler = Script(tools_call={"content": TEXT}), RecordingHandler()
 
     def fail(*_: Any) -> None:
@@ -170,54 +170,54 @@ async def test_a_handler_that_fails_is_logged_and_stops_nothing(caplog: pytest.L
         client.on_log(handler)
         for _ in range(2):
             await script.notify("notifications/message", {"level": "info", "data": "x"})
-        await handler.until(lambda heard: len(heard) == 2)
+        await handler.until(lambda received: len(received) == 2)
         await client.call_tool("add", on_progress=fail)
     assert [record.message.split(":")[0] for record in caplog.records].count("Notification handler failed") == 2
 
 
-async def test_messages_that_handlers_are_too_slow_for_are_dropped(
+async def test_messages_for_slow_handlers_are_dropped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(handlers, "MAX_QUEUED_NOTIFICATIONS", 3)
-    script, go_on, heard = Script(), asyncio.Event(), list[Any]()
+    script, go_on, received = Script(), asyncio.Event(), list[Any]()
 
     async def slowly(message: Any) -> None:
-        heard.append(message.data)
+        received.append(message.data)
         await go_on.wait()
 
     async with Client(script) as client:
         client.on_log(slowly)
         await script.notify("notifications/message", {"level": "info", "data": 0})
-        while not heard:
+        while not received:
             await asyncio.sleep(0)
         for number in range(1, 10):
             await script.notify("notifications/message", {"level": "info", "data": number})
         await client.ping()
         go_on.set()
-        while len(heard) < 4:
+        while len(received) < 4:
             await asyncio.sleep(0)
         await asyncio.sleep(0)
-    assert heard == [0, 7, 8, 9]
+    assert received == [0, 7, 8, 9]
     assert "dropped 6 messages" in caplog.text
 
 
-async def test_changes_of_lists_are_told(era: str) -> None:
-    script, handler = listening(Script(era)), RecordingHandler()
+async def test_changes_of_lists_reach_the_handler(era: str) -> None:
+    script, handler = accept_streams(Script(era)), RecordingHandler()
     async with Client(script) as client:
         forget = client.on_list_changed(handler)
         if era == "stateless":
             await script.until(lambda: script.streams)
         for kind in ("tools", "resources", "prompts"):
             await notify_subscriber(script, f"notifications/{kind}/list_changed")
-        await handler.until(lambda heard: len(heard) == 3)
+        await handler.until(lambda received: len(received) == 3)
         assert handler.values == ["tools", "resources", "prompts"]
         forget()
         if era == "stateless":
             await script.until(lambda: script.cancelled)
 
 
-async def test_no_stream_is_opened_that_nobody_wants() -> None:
-    script = listening(Script("stateless", tools_list={"tools": []}))
+async def test_no_stream_is_opened_without_a_handler() -> None:
+    script = accept_streams(Script("stateless", tools_list={"tools": []}))
     async with Client(script) as client:
         client.on_log(print)
         client.on_resource_updated(print)
@@ -225,13 +225,13 @@ async def test_no_stream_is_opened_that_nobody_wants() -> None:
     assert script.methods() == ["tools/list"]
 
 
-async def test_updates_of_resources_are_told(era: str) -> None:
-    script, handler = listening(Script(era)), RecordingHandler()
+async def test_updates_of_resources_reach_the_handler(era: str) -> None:
+    script, handler = accept_streams(Script(era)), RecordingHandler()
     async with Client(script) as client:
         client.on_resource_updated(handler)
         await client.subscribe(URI)
         await notify_subscriber(script, "notifications/resources/updated", {"uri": URI})
-        await handler.until(lambda heard: heard)
+        await handler.until(lambda received: received)
         assert handler.values == [URI]
         await client.unsubscribe(URI)
         await client.unsubscribe(URI)
@@ -241,8 +241,8 @@ async def test_updates_of_resources_are_told(era: str) -> None:
             assert script.methods() == ["resources/subscribe", "resources/unsubscribe"]
 
 
-async def test_one_stream_has_all_that_is_wanted_and_follows_it() -> None:
-    script = listening(Script("stateless"))
+async def test_one_stream_has_all_subscriptions_and_is_replaced_with_them() -> None:
+    script = accept_streams(Script("stateless"))
     async with Client(script) as client:
         client.on_list_changed(print)
         await client.subscribe("shop://a")
@@ -285,9 +285,9 @@ async def test_a_subscription_that_the_stream_leaves_out_is_an_error() -> None:
             await client.subscribe(URI)
 
 
-async def test_a_stream_that_is_lost_is_opened_again_and_what_may_have_changed_is_told() -> None:
+async def test_a_lost_stream_is_reopened_and_missed_changes_are_announced() -> None:
     script, lists, uris = (
-        listening(Script("stateless", {"tools": {"listChanged": True}})),
+        accept_streams(Script("stateless", {"tools": {"listChanged": True}})),
         RecordingHandler(),
         RecordingHandler(),
     )
@@ -297,13 +297,13 @@ async def test_a_stream_that_is_lost_is_opened_again_and_what_may_have_changed_i
         await client.subscribe(URI)
         before = len(script.streams)
         script.streams[-1]["over"].set()
-        await lists.until(lambda heard: heard)
-        await uris.until(lambda heard: heard)
+        await lists.until(lambda received: received)
+        await uris.until(lambda received: received)
         assert (lists.values, uris.values) == (["tools"], [URI])
         assert len(script.streams) == before + 1
 
 
-async def test_a_stream_that_is_refused_for_good_is_not_asked_for_again() -> None:
+async def test_a_permanently_refused_stream_is_not_requested_again() -> None:
     script = Script("stateless", subscriptions_listen=MCPError(-32601, "No streams"), prompts_list={"prompts": []})
     async with Client(script) as client:
         client.on_list_changed(print)
@@ -313,16 +313,16 @@ async def test_a_stream_that_is_refused_for_good_is_not_asked_for_again() -> Non
     assert script.methods().count("subscriptions/listen") == 1
 
 
-async def test_a_new_connection_has_what_the_last_one_had(era: str) -> None:
-    script, lists, uris = listening(Script(era)), RecordingHandler(), RecordingHandler()
+async def test_a_new_connection_restores_the_subscriptions(era: str) -> None:
+    script, lists, uris = accept_streams(Script(era)), RecordingHandler(), RecordingHandler()
     async with Client(script, log_level="warning") as client:
         client.on_list_changed(lists)
         client.on_resource_updated(uris)
         await client.subscribe(URI)
         script.received.clear()
         script.hang_up()
-        await lists.until(lambda heard: len(heard) == 3)
-        await uris.until(lambda heard: heard)
+        await lists.until(lambda received: len(received) == 3)
+        await uris.until(lambda received: received)
         assert (sorted(lists.values), uris.values) == (["prompts", "resources", "tools"], [URI])
         assert script.opened == 2, "nobody called, and it was made anew all the same"
         if era == "handshake":
@@ -343,7 +343,7 @@ async def test_waiting_for_a_subscription_ends_with_the_connection() -> None:
             await client.subscribe(URI)
 
 
-async def test_the_level_of_the_log_is_told_once_or_with_each_call(subtests: pytest.Subtests) -> None:
+async def test_the_log_level_is_sent_once_or_with_each_call(subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
             script = Script(era, tools_call={"content": TEXT})
@@ -368,7 +368,7 @@ async def test_the_level_of_the_log_is_told_once_or_with_each_call(subtests: pyt
 
 
 async def test_a_handler_may_call_the_server(era: str) -> None:
-    script, listed = listening(Script(era, tools_list={"tools": []})), asyncio.Event()
+    script, listed = accept_streams(Script(era, tools_list={"tools": []})), asyncio.Event()
     async with Client(script) as client:
 
         async def refresh(kind: str) -> None:
@@ -382,7 +382,7 @@ async def test_a_handler_may_call_the_server(era: str) -> None:
         await listed.wait()
 
 
-async def test_what_the_transport_cannot_read_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreadable_messages_reach_no_handler(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "mcp_django.client")
     script = Script(prompts_list={"prompts": []})
     async with Client(script) as client:
@@ -392,7 +392,7 @@ async def test_what_the_transport_cannot_read_is_not_told(caplog: pytest.LogCapt
     assert "hunter2" not in caplog.text
 
 
-async def test_a_stream_that_is_never_acknowledged_is_given_up(clock: Clock) -> None:
+async def test_a_stream_without_an_acknowledgement_is_an_error(clock: Clock) -> None:
     script = Script("stateless", subscriptions_listen=lambda params, id: anyio.sleep_forever())
     async with Client(script, startup_timeout=10) as client:
         subscribing = asyncio.create_task(client.subscribe(URI))
@@ -402,7 +402,7 @@ async def test_a_stream_that_is_never_acknowledged_is_given_up(clock: Clock) -> 
         await script.until(lambda: script.cancelled)
 
 
-async def test_a_level_that_is_refused_does_not_cost_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_log_level_does_not_end_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     script = Script(logging_setLevel=MCPError(-32602, "No such level"))
     async with Client(script, log_level="warning") as client:
         assert client.is_connected

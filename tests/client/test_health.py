@@ -1,4 +1,4 @@
-"""How servers are doing: what is counted, what is said of errors, and what is written."""
+"""The health of servers: counters, error texts, and reports."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ def test_the_latest_call_counts_most() -> None:
     assert board.get("one").calls == 2
 
 
-def test_what_a_server_says_of_itself_is_cut_and_made_legible() -> None:
+def test_the_details_of_a_server_are_cut_and_printable() -> None:
     board = HealthRegistry()
     board.record_connected("one", protocol_version="r" * 100, server="\x1b[31m" + "n" * 1000)
     found = board.get("one")
@@ -98,7 +98,7 @@ SECRETIVE = ClientSettings(
 )
 
 
-def test_nothing_that_the_setting_keeps_secret_is_said(subtests: pytest.Subtests) -> None:
+def test_no_secret_of_the_setting_is_in_a_report(subtests: pytest.Subtests) -> None:
     for part in ["query", "header", "variable", "argument", "word", "token", "client"]:
         with subtests.test(part=part):
             said = describe_error(ClientConnectionError(f"It refused s3cret-{part} of\nyours"), SECRETIVE)
@@ -118,8 +118,8 @@ def test_an_error_is_one_line(subtests: pytest.Subtests) -> None:
 
 
 @pytest.fixture
-def writes(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The aliases of each writing."""
+def record_writes(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Record the aliases of each report."""
     found: list[list[str]] = []
     monkeypatch.setattr(health, "_write_rows", lambda rows: found.append([alias for alias, _ in rows]))
     monkeypatch.setattr(health, "_close_old_connections", lambda: None)
@@ -128,7 +128,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 class Timers:
-    """What a loop is asked to do later, and the doing of it."""
+    """Records the timers of a loop, and runs them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.due = 1000.0, list[Any]()
@@ -143,7 +143,7 @@ class Timers:
         return timer
 
     async def run(self, reports: HealthReporter) -> float:
-        """Do the next thing, and return how long it had to be waited for."""
+        """Run the next timer, and return its delay."""
         (entry,) = self.due
         self.due.remove(entry)
         waited, self.now = entry[0] - self.now, max(entry[0], self.now)
@@ -155,7 +155,7 @@ class Timers:
 
 @pytest.mark.parametrize("apart", [False, True])
 async def test_a_process_writes_at_once_and_then_no_more_than_every_15_seconds(
-    writes: list[list[str]], monkeypatch: pytest.MonkeyPatch, apart: bool
+    record_writes: list[list[str]], monkeypatch: pytest.MonkeyPatch, apart: bool
 ) -> None:
     timers, reports = Timers(monkeypatch), HealthReporter(has_own_thread=apart)
     reports.schedule_write("one")
@@ -165,12 +165,12 @@ async def test_a_process_writes_at_once_and_then_no_more_than_every_15_seconds(
         reports.schedule_write("one")
     timers.now += 5
     assert await timers.run(reports) == 10
-    assert writes == [["one", "two"], ["one"]]
+    assert record_writes == [["one", "two"], ["one"]]
     assert timers.due == []
 
 
 async def test_a_process_repeats_itself_while_it_has_a_connection(
-    writes: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    record_writes: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timers, reports = Timers(monkeypatch), HealthReporter(has_own_thread=False)
     HEALTH_REGISTRY.record_connected("one", protocol_version="r", server="s")
@@ -183,8 +183,8 @@ async def test_a_process_repeats_itself_while_it_has_a_connection(
     assert timers.due == []
 
 
-async def test_a_database_that_is_not_there_does_not_matter(
-    writes: list[list[str]], monkeypatch: pytest.MonkeyPatch
+async def test_a_broken_database_does_not_matter(
+    record_writes: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(rows: Any) -> None:
         raise DatabaseError("no such table")
@@ -195,9 +195,7 @@ async def test_a_database_that_is_not_there_does_not_matter(
     await timers.run(reports)
 
 
-async def test_a_report_that_is_stopped_writes_nothing(
-    writes: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stopped_report_writes_nothing(record_writes: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     timers, reports = Timers(monkeypatch), HealthReporter(has_own_thread=False)
     reports.schedule_write("one")
     reports.stop()
@@ -205,7 +203,7 @@ async def test_a_report_that_is_stopped_writes_nothing(
 
 
 @pytest.mark.django_db
-def test_a_process_has_one_row_for_each_server_and_old_ones_go() -> None:
+def test_a_process_has_one_row_for_each_server_and_old_rows_are_deleted() -> None:
     old = timezone.now() - timedelta(hours=2)
     ClientHealth.objects.create(process="gone", alias="one", updated=old)
     HEALTH_REGISTRY.record_call("one", 0.5)
@@ -217,7 +215,7 @@ def test_a_process_has_one_row_for_each_server_and_old_ones_go() -> None:
 
 
 @pytest.mark.django_db
-def test_times_as_long_as_they_may_be_fit_the_row() -> None:
+def test_the_longest_times_fit_the_row() -> None:
     long = ClientSettings(alias="a" * 32, url="https://one.example")
     HEALTH_REGISTRY.record_connected(long.alias, protocol_version="r" * 99, server="s" * 999)
     HEALTH_REGISTRY.record_failure(long, ClientConnectionError("x" * 999), is_call=True)
@@ -229,7 +227,7 @@ def test_times_as_long_as_they_may_be_fit_the_row() -> None:
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
-    """The server of the setting."""
+    """Provide the server of the setting."""
     made = Script("stateless", tools_list=TOOLS, tools_call={"content": []})
     monkeypatch.setattr(factory, "create_target", lambda settings, user: made)
     with override_settings(MCP={"CLIENTS": {"one": {"URL": "https://one.example", "MAX_RETRIES": 0}}}):
@@ -237,7 +235,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
 
 
 @pytest.mark.django_db
-async def test_what_happens_to_a_client_is_counted_and_written(script: Script) -> None:
+async def test_calls_and_connections_of_a_client_are_counted_and_written(script: Script) -> None:
     client = get_client("one")
     await client.call_tool("add")
     found = HEALTH_REGISTRY.get("one")
@@ -259,13 +257,13 @@ async def test_what_happens_to_a_client_is_counted_and_written(script: Script) -
 
 
 async def _row() -> ClientHealth:
-    """Once it is written."""
+    """Wait for the row, and return it."""
     while (row := await sync_to_async(ClientHealth.objects.first)()) is None:
         await asyncio.sleep(0)
     return row
 
 
-async def test_a_check_finds_out_by_a_connection_of_its_own(script: Script) -> None:
+async def test_a_check_uses_a_connection_of_its_own(script: Script) -> None:
     found = await check_client("one")
     assert (found.reached, found.server, found.era, len(found.tools)) == (True, "script 1", "stateless", 1)
     assert found.connecting is not None
@@ -281,20 +279,20 @@ async def test_a_server_without_tools_is_checked_as_well(script: Script) -> None
     assert script.methods() == []
 
 
-async def test_a_check_says_why_a_server_is_not_there(script: Script) -> None:
+async def test_a_check_reports_why_a_server_is_down(script: Script) -> None:
     script.refusals.append(ClientConnectionError("It is down"))
     (found,) = await check_clients(["one"])
     assert (found.reached, found.error, found.error_text) == (False, "ClientConnectionError", "It is down")
     assert HEALTH_REGISTRY.get("one").error_text == "It is down"
 
 
-async def test_a_check_says_where_it_may_be_allowed(script: Script) -> None:
+async def test_a_check_reports_the_page_that_authorizes_it(script: Script) -> None:
     script.refusals.append(AuthorizationNeeded("Allow it", "one", "https://here.example/connect"))
     found = await check_client("one")
     assert (found.error, found.url) == ("AuthorizationNeeded", "https://here.example/connect")
 
 
-async def test_a_check_takes_no_longer_than_it_may(script: Script, clock: Clock) -> None:
+async def test_a_check_has_a_timeout(script: Script, clock: Clock) -> None:
     async def never(params: Any) -> None:
         await asyncio.Event().wait()
 

@@ -1,4 +1,4 @@
-"""Streamable HTTP against servers that misbehave: what goes wrong with one call is an error of that call alone."""
+"""Streamable HTTP against servers that misbehave: a failure of one call is an error of that call only."""
 
 import asyncio
 import gzip
@@ -32,7 +32,7 @@ class Wire:
         self.reader, self.writer = reader, writer
 
     async def request(self, method: str, number: int = 1) -> Any:
-        """The answer: a result, or an error's data."""
+        """Send a request; return its result, or the data of its error."""
         await self.writer.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=number, method=method)))
         item = await self.reader.receive()
         assert isinstance(item, SessionMessage), item
@@ -49,7 +49,7 @@ async def fine(exchange: Exchange) -> None:
 
 @asynccontextmanager
 async def connected(served: Served | Mapping[str, Served], **options: Any) -> AsyncIterator[Wire]:
-    """A connection to a server; `fine` is answered well unless it says otherwise."""
+    """Connect to a server; `fine` is answered well unless the test sets another function."""
     served = served if callable(served) else {"fine": fine, **served}
     async with listening(exchanges(served)) as port:
         target = StreamableHTTP(f"http://127.0.0.1:{port}/mcp", environment_proxies=False, **options)
@@ -77,7 +77,7 @@ async def test_headers_go_with_every_request() -> None:
         await wire.request("initialize")
         await wire.notify("notifications/initialized")
         await wire.request("ping", 2)
-        await eventually(lambda: len(seen) == 4)  # the stream of the session is opened beside
+        await eventually(lambda: len(seen) == 4)  # the stream of the session opens at the same time
     assert {sent[1:] for sent in seen} == {("Bearer s3cret", "a")}
     assert [sent[0] for sent in seen].count("DELETE") == 1
 
@@ -91,10 +91,10 @@ async def test_auth_is_asked_for_each_request() -> None:
             request.headers["Authorization"] = f"Bearer {self.count}"
             yield request
 
-    async def tell(exchange: Exchange) -> None:
+    async def report(exchange: Exchange) -> None:
         await exchange.result(sent=exchange.headers["authorization"])
 
-    async with connected(tell, auth=Counting()) as wire:
+    async with connected(report, auth=Counting()) as wire:
         assert [await wire.request("fine", number) for number in (1, 2)] == [{"sent": "Bearer 1"}, {"sent": "Bearer 2"}]
 
 
@@ -119,7 +119,7 @@ async def test_an_answer_larger_than_allowed_is_an_error_of_its_call() -> None:
         await still_fine(wire)
 
 
-async def test_the_size_of_a_packed_answer_is_that_of_what_is_in_it() -> None:
+async def test_the_size_of_a_compressed_answer_is_its_decompressed_size() -> None:
     async def bomb(exchange: Exchange) -> None:
         body = gzip.compress(b"x" * 10_000_000)
         await exchange.answer(200, body, content_type="application/json", content_encoding="gzip")
@@ -140,7 +140,7 @@ async def test_the_size_of_a_packed_answer_is_that_of_what_is_in_it() -> None:
         await still_fine(wire)
 
 
-async def test_an_answer_that_is_cut_is_an_error_of_its_call() -> None:
+async def test_a_truncated_answer_is_an_error_of_its_call() -> None:
     async def before(exchange: Exchange) -> None:
         pass
 
@@ -159,7 +159,7 @@ async def test_an_answer_that_is_cut_is_an_error_of_its_call() -> None:
         await still_fine(wire)
 
 
-async def test_an_answer_that_does_not_come_is_an_error_of_its_call(clock: Clock) -> None:
+async def test_a_missing_answer_is_an_error_of_its_call(clock: Clock) -> None:
     asked = asyncio.Event()
 
     async def never(exchange: Exchange) -> None:
@@ -178,7 +178,7 @@ async def test_an_answer_that_does_not_come_is_an_error_of_its_call(clock: Clock
         await still_fine(wire)
 
 
-async def test_a_refusal_is_told_of_by_its_status_and_not_in_the_words_of_the_page(subtests: pytest.Subtests) -> None:
+async def test_a_refusal_is_reported_by_its_status_without_its_body(subtests: pytest.Subtests) -> None:
     for status in [400, 401, 403, 418, 429, 500, 599]:
         with subtests.test(status=status):
 
@@ -194,7 +194,7 @@ async def test_a_refusal_is_told_of_by_its_status_and_not_in_the_words_of_the_pa
                 await still_fine(wire)
 
 
-async def test_a_proxy_that_cannot_reach_the_server_says_that_there_is_no_connection(subtests: pytest.Subtests) -> None:
+async def test_a_gateway_error_is_a_connection_error(subtests: pytest.Subtests) -> None:
     for status in [502, 503, 504]:
         with subtests.test(status=status):
 
@@ -208,7 +208,7 @@ async def test_a_proxy_that_cannot_reach_the_server_says_that_there_is_no_connec
                 await still_fine(wire)
 
 
-async def test_an_error_of_json_rpc_says_more_than_its_status() -> None:
+async def test_a_json_rpc_error_takes_precedence_over_its_status() -> None:
     async def refuse(exchange: Exchange) -> None:
         error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "no", "data": {"a": 1}}}
         await exchange.answer(400, json.dumps(error), content_type="application/json")
@@ -218,16 +218,16 @@ async def test_an_error_of_json_rpc_says_more_than_its_status() -> None:
         assert (error.code, error.message, error.data) == (-32602, "no", {"a": 1})
 
 
-async def test_a_session_that_the_server_knows_no_more_is_over(subtests: pytest.Subtests) -> None:
-    for status, said in [
+async def test_a_session_unknown_to_the_server_is_over(subtests: pytest.Subtests) -> None:
+    for status, text in [
         (404, "Not found"),
-        # What the Python SDK says.
+        # The text of the Python SDK.
         (404, json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}})),
-        # What an example of the TypeScript SDK says, with an id or without.
+        # The text of an example of the TypeScript SDK, with an id or without.
         (400, json.dumps({"jsonrpc": "2.0", "error": {"code": -32000, "message": "Bad Request: No valid session ID"}})),
         (400, json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "Session not found"}})),
     ]:
-        with subtests.test(status=status, said=said):
+        with subtests.test(status=status, text=text):
 
             async def greet(exchange: Exchange) -> None:
                 result = {
@@ -238,17 +238,17 @@ async def test_a_session_that_the_server_knows_no_more_is_over(subtests: pytest.
                 body = json.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "result": result})
                 await exchange.answer(200, body, content_type="application/json", mcp_session_id="one")
 
-            async def refuse(exchange: Exchange, status: int = status, said: str = said) -> None:
-                await exchange.answer(status, said, content_type="application/json")
+            async def refuse(exchange: Exchange, status: int = status, text: str = text) -> None:
+                await exchange.answer(status, text, content_type="application/json")
 
             async with connected({"initialize": greet, "refuse": refuse, "DELETE": refuse}) as wire:
-                assert (await wire.request("refuse")).message != "Session terminated"  # there is none yet
+                assert (await wire.request("refuse")).message != "Session terminated"  # there is no session yet
                 await wire.request("initialize", 2)
                 error = await wire.request("refuse", 3)
                 assert is_terminated(MCPError.from_error_data(error))
 
 
-async def test_a_page_that_is_no_message_is_an_error_of_its_call() -> None:
+async def test_a_body_that_is_no_message_is_an_error_of_its_call() -> None:
     async def page(exchange: Exchange) -> None:
         await exchange.answer(200, "<h1>Login</h1>", content_type="text/html")
 
@@ -274,7 +274,7 @@ async def test_a_notification_that_is_refused_or_lost_ends_nothing() -> None:
         await still_fine(wire)
 
 
-async def test_a_server_that_is_not_there_is_told_of_without_what_is_secret() -> None:
+async def test_an_unreachable_server_is_reported_without_secrets() -> None:
     target = StreamableHTTP("http://user:pw@127.0.0.1:9/mcp?key=k", headers=SECRET, environment_proxies=False)
     with pytest.raises(ClientConnectionError) as failed:
         async with target.open() as streams:
@@ -302,7 +302,7 @@ async def test_a_server_that_goes_away_ends_the_connection() -> None:
         await using
 
 
-async def test_what_goes_wrong_in_the_block_comes_out_as_it_is() -> None:
+async def test_an_exception_of_the_block_is_raised_unchanged() -> None:
     with pytest.raises(KeyError):
         async with connected({}):
             raise KeyError("mine")
@@ -333,7 +333,7 @@ async def test_a_redirect_is_followed_within_the_origin_and_nowhere_else() -> No
     assert not leaked
 
 
-async def test_a_server_that_does_not_let_go_is_left_in_bounded_time(clock: Clock) -> None:
+async def test_a_server_that_does_not_close_is_left_in_bounded_time(clock: Clock) -> None:
     asked = asyncio.Event()
 
     async def serve(exchange: Exchange) -> None:
@@ -353,7 +353,7 @@ async def test_a_server_that_does_not_let_go_is_left_in_bounded_time(clock: Cloc
     await using
 
 
-async def test_proxies_of_the_environment_count_only_where_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxies_of_the_environment_are_used_on_request_only(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     async def proxy(exchange: Exchange) -> None:
@@ -373,7 +373,7 @@ async def test_proxies_of_the_environment_count_only_where_they_are_wanted(monke
     assert asked == [url]
 
 
-async def test_a_result_that_does_not_say_of_which_type_it_is_is_complete() -> None:
+async def test_a_result_without_a_type_is_complete() -> None:
     async def discover(exchange: Exchange) -> None:
         served = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
         await exchange.result(**served, ttlMs=0, cacheScope="private")

@@ -1,4 +1,4 @@
-"""What is logged of the way to a server, by whichever library and at any level, holds no secret."""
+"""Log lines about a connection, from any library and at any level, hold no secret."""
 
 import json
 import logging
@@ -20,8 +20,8 @@ def _everything(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
 
-def said(caplog: pytest.LogCaptureFixture) -> str:
-    """All that was logged on the client's side, tracebacks included."""
+def join_log(caplog: pytest.LogCaptureFixture) -> str:
+    """Join all log lines of the client, tracebacks included."""
     told = logging.Formatter()
     return "\n".join(told.format(record) for record in caplog.records if record.name != "websockets.server")
 
@@ -50,7 +50,7 @@ async def test_over_http(kind: type[StreamableHTTP | SSE], caplog: pytest.LogCap
                 await client.ping()
         except ClientError:
             assert kind is SSE
-    text = said(caplog)
+    text = join_log(caplog)
     assert f"http://127.0.0.1:{port}/mcp" in text
     assert "hush" not in text
 
@@ -65,5 +65,5 @@ async def test_over_a_socket(caplog: pytest.LogCaptureFixture) -> None:
         port = server.sockets[0].getsockname()[1]
         async with WebSocket(f"ws://127.0.0.1:{port}/ws?key=hush-query", headers=HEADERS).open():
             pass
-    assert "hush" not in said(caplog)
+    assert "hush" not in join_log(caplog)
     assert "mcp_django.client.websocket.frames" in {record.name for record in caplog.records}

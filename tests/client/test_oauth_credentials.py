@@ -1,4 +1,4 @@
-"""Tokens for the project itself: client credentials, by a secret and by a key."""
+"""Tokens of the project itself: client credentials with a secret and with a key."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ def credential(authority: Authority, user: Any = None, **auth: Any) -> httpx2.Au
     return found
 
 
-def test_a_token_is_had_without_a_person_and_shared() -> None:
+def test_a_token_needs_no_user_and_is_shared() -> None:
     authority, server = Authority(), Server("a0-s3cret")
     assert async_to_sync(call)(credential(authority, **SECRET), server) == 200
     assert async_to_sync(call)(credential(authority, **SECRET), server) == 200
@@ -44,14 +44,14 @@ def test_a_token_is_had_without_a_person_and_shared() -> None:
     assert authority.registrations == 0
 
 
-def test_the_secret_goes_into_the_form_where_the_settings_say() -> None:
+def test_the_settings_may_put_the_secret_into_the_form() -> None:
     authority = Authority()
     async_to_sync(call)(credential(authority, **SECRET, client_auth="post"), Server("a0-s3cret"))
     assert authority.forms[0]["client_secret"] == "s3cret"
     assert "authorization" not in authority.headers[0]
 
 
-def test_it_is_the_projects_whoever_calls() -> None:
+def test_the_token_is_the_same_for_every_caller() -> None:
     authority, ada = Authority(), User.objects.create_user("ada")
     async_to_sync(call)(credential(authority, ada, **SECRET), Server("a0-s3cret"))
     assert ClientToken.objects.get().user is None
@@ -94,13 +94,13 @@ def test_a_key_signs_for_the_issuer_alone() -> None:
     assert pem not in repr(ClientToken.objects.values())
 
 
-def test_a_key_that_is_none_is_said_without_it() -> None:
+def test_an_invalid_key_is_reported_without_the_key() -> None:
     with pytest.raises(AuthorizationFailed, match="PRIVATE_KEY") as caught:
         async_to_sync(call)(credential(Authority(), **OWN, private_key="s3cret"), Server())
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_secret_goes_nowhere_else(subtests: pytest.Subtests) -> None:
+def test_the_secret_is_sent_to_its_issuer_only(subtests: pytest.Subtests) -> None:
     for change in [
         {"resource": {"authorization_servers": ["https://evil.example"]}},
         {"metadata": {"issuer": "https://evil.example"}},
@@ -120,7 +120,7 @@ def test_a_secret_goes_nowhere_else(subtests: pytest.Subtests) -> None:
             assert authority.forms == []
 
 
-def test_credentials_that_are_refused_are_the_operators_to_mend(caplog: pytest.LogCaptureFixture) -> None:
+def test_refused_credentials_are_an_error_for_the_operator(caplog: pytest.LogCaptureFixture) -> None:
     authority = Authority()
     authority.other[f"{ISSUER}/token"] = lambda request: httpx.Response(
         401, json={"error": "invalid_client", "error_description": "s3cret"}

@@ -1,4 +1,4 @@
-"""From a server to its authorization server and back, where one of them means harm."""
+"""From a server to its authorization server and back, if one of them is malicious."""
 
 import logging
 from typing import Any
@@ -26,7 +26,7 @@ async def ended(authority: Authority, pending: PendingAuthorization, **answer: s
     return await finish_authorization(settings(), pending, answer, http_client=authority.outgoing())
 
 
-async def test_the_way_there_and_back() -> None:
+async def test_the_flow_succeeds() -> None:
     authority = Authority()
     url, pending = await begun(authority)
     asked = query(url)
@@ -48,7 +48,7 @@ async def test_the_way_there_and_back() -> None:
     assert (form["client_id"], form["client_secret"], form["redirect_uri"]) == ("c1", "client-s3cret", REDIRECT)
 
 
-async def test_a_secret_is_shown_as_is_usual_where_nothing_is_said(subtests: pytest.Subtests) -> None:
+async def test_a_secret_is_sent_with_basic_authentication_by_default(subtests: pytest.Subtests) -> None:
     for supported, basic in [(None, True), (["client_secret_post", "none"], False)]:
         with subtests.test(supported=supported, basic=basic):
             await ClientToken.objects.all().adelete()  # and the registration with it
@@ -84,7 +84,7 @@ async def test_a_client_that_the_settings_name_is_not_registered() -> None:
     assert authority.registrations == 0
 
 
-async def test_a_document_describes_the_client_where_that_is_understood() -> None:
+async def test_a_metadata_document_describes_the_client_if_supported() -> None:
     authority, document = Authority(), "https://testserver/mcp/clients/client-metadata.json"
     url, _pending = await begun(authority, client_metadata_url=document)
     assert query(url)["client_id"] == "c1"
@@ -101,7 +101,7 @@ async def test_the_settings_scopes_are_asked_for_instead() -> None:
     assert query(url)["scope"] == "a b"
 
 
-async def test_parameters_of_the_endpoint_stay_and_change_none_of_ours() -> None:
+async def test_parameters_of_the_endpoint_are_kept_and_do_not_replace_the_clients() -> None:
     authority = Authority()
     authority.metadata["authorization_endpoint"] += "?tenant=1&state=theirs&redirect_uri=https%3A%2F%2Fevil.example"
     asked = query((await begun(authority))[0])
@@ -109,7 +109,7 @@ async def test_parameters_of_the_endpoint_stay_and_change_none_of_ours() -> None
     assert asked["state"] != "theirs"
 
 
-async def test_metadata_that_cannot_be_trusted_ends_it(subtests: pytest.Subtests) -> None:
+async def test_untrusted_metadata_ends_the_flow(subtests: pytest.Subtests) -> None:
     for change, asked in [
         ({"issuer": EVIL}, 0),
         ({"issuer": f"{ISSUER}/"}, 0),
@@ -130,7 +130,7 @@ async def test_metadata_that_cannot_be_trusted_ends_it(subtests: pytest.Subtests
             assert authority.forms == []
 
 
-async def test_a_server_that_leads_elsewhere_is_not_followed(subtests: pytest.Subtests) -> None:
+async def test_a_server_that_refers_to_another_resource_is_refused(subtests: pytest.Subtests) -> None:
     for change in [
         {"resource": "https://other.example/mcp"},
         {"resource": f"{SERVER}/deeper"},
@@ -147,7 +147,7 @@ async def test_a_server_that_leads_elsewhere_is_not_followed(subtests: pytest.Su
             assert not any("inside" in url or "127.0.0.1" in url for _method, url in authority.asked)
 
 
-async def test_metadata_that_moves_inside_is_not_followed() -> None:
+async def test_a_redirect_of_metadata_into_the_network_is_refused() -> None:
     authority = Authority()
     authority.addresses["inside.example"] = ["169.254.169.254"]
     moved = httpx.Response(302, headers={"Location": "https://inside.example/latest/meta-data"})
@@ -157,7 +157,7 @@ async def test_metadata_that_moves_inside_is_not_followed() -> None:
     assert not any("inside" in url for _method, url in authority.asked)
 
 
-async def test_metadata_that_is_none_ends_it(subtests: pytest.Subtests) -> None:
+async def test_invalid_metadata_ends_the_flow(subtests: pytest.Subtests) -> None:
     for body in [b"", b"{", b"[]", b"null", b'"x"', b"[" * 20_000, b"{}" * 200_000, b"\xff"]:
         with subtests.test(body=body):
             await ClientToken.objects.all().adelete()  # and the registration with it
@@ -169,7 +169,7 @@ async def test_metadata_that_is_none_ends_it(subtests: pytest.Subtests) -> None:
                 await begun(authority)
 
 
-async def test_a_registration_that_cannot_be_used_ends_it(
+async def test_an_unusable_registration_ends_the_flow(
     caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
 ) -> None:
     for answer in [
@@ -195,7 +195,7 @@ async def test_a_secret_goes_to_its_issuer_only() -> None:
     assert (authority.registrations, authority.forms) == (0, [])
 
 
-async def test_a_code_of_another_issuer_is_shown_to_nobody(subtests: pytest.Subtests) -> None:
+async def test_a_code_of_another_issuer_is_not_sent(subtests: pytest.Subtests) -> None:
     for iss in [EVIL, f"{ISSUER}/", "", "HTTPS://ID.EXAMPLE"]:
         with subtests.test(iss=iss):
             await ClientToken.objects.all().adelete()  # and the registration with it
@@ -206,7 +206,7 @@ async def test_a_code_of_another_issuer_is_shown_to_nobody(subtests: pytest.Subt
             assert authority.forms == []
 
 
-async def test_an_error_of_another_issuer_is_not_believed() -> None:
+async def test_an_error_of_another_issuer_is_ignored() -> None:
     authority = Authority()
     _url, pending = await begun(authority)
     with pytest.raises(AuthorizationFailed) as caught:
@@ -214,14 +214,14 @@ async def test_an_error_of_another_issuer_is_not_believed() -> None:
     assert not isinstance(caught.value, UserDeclined)
 
 
-async def test_who_says_no_is_understood() -> None:
+async def test_a_denied_authorization_is_recognized() -> None:
     authority = Authority()
     _url, pending = await begun(authority)
     with pytest.raises(UserDeclined):
         await ended(authority, pending, error="access_denied", error_description="<b>")
 
 
-async def test_an_answer_that_is_none_ends_it(subtests: pytest.Subtests) -> None:
+async def test_an_invalid_authorization_response_ends_the_flow(subtests: pytest.Subtests) -> None:
     for answer in [{"code": ""}, {"code": "x" * 5000}, {"error": "<script>", "error_description": "<script>"}]:
         with subtests.test(answer=answer):
             await ClientToken.objects.all().adelete()  # and the registration with it
@@ -233,7 +233,7 @@ async def test_an_answer_that_is_none_ends_it(subtests: pytest.Subtests) -> None
             assert authority.forms == []
 
 
-async def test_a_token_that_cannot_be_used_ends_it(caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests) -> None:
+async def test_an_unusable_token_ends_the_flow(caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests) -> None:
     for answer in [
         httpx.Response(200, content=b"s3cret"),
         httpx.Response(200, json={"access_token": "s3cret", "token_type": "DPoP"}),
@@ -257,7 +257,7 @@ async def test_a_token_that_cannot_be_used_ends_it(caplog: pytest.LogCaptureFixt
 
 
 async def test_a_server_without_metadata_is_its_own_authorization_server() -> None:
-    """As 2025-03-26 has it."""
+    """As 2025-03-26 specifies."""
     authority = Authority()
     authority.challenge = "Bearer"
     authority.other["https://mcp.example/register"] = lambda request: httpx.Response(201, json={"client_id": "old"})

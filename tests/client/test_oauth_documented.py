@@ -1,4 +1,4 @@
-"""What docs/use-servers/oauth.md says of settings, pages and calls is so."""
+"""The statements of docs/use-servers/oauth.md about settings, pages and calls are true."""
 
 import re
 from types import ModuleType
@@ -21,14 +21,14 @@ PAGE = (ROOT / "docs" / "use-servers" / "oauth.md").read_text()
 SETTINGS, URLS, CALL, DOCUMENT = python_blocks(ROOT / "docs" / "use-servers" / "oauth.md")
 
 
-def ran(block: str) -> dict[str, Any]:
+def run_block(block: str) -> dict[str, Any]:
     names: dict[str, Any] = {}
     exec(block, names)
     return names
 
 
 def test_the_settings_are_read(settings: Settings) -> None:
-    settings.MCP = {"AUTH": "none", **ran(SETTINGS)["MCP"]}
+    settings.MCP = {"AUTH": "none", **run_block(SETTINGS)["MCP"]}
     assert get_problems() == []
     clients = get_settings().clients
     assert {alias: client.per_user for alias, client in clients.items()} == {
@@ -38,8 +38,8 @@ def test_the_settings_are_read(settings: Settings) -> None:
     }
 
 
-def test_the_document_is_where_the_page_says(settings: Settings) -> None:
-    auth = ran(DOCUMENT)["auth"]
+def test_the_document_is_at_the_documented_url(settings: Settings) -> None:
+    auth = run_block(DOCUMENT)["auth"]
     settings.MCP = {
         "AUTH": "none",
         "ORIGIN": "https://shop.example",
@@ -51,12 +51,12 @@ def test_the_document_is_where_the_page_says(settings: Settings) -> None:
     assert b'"client_id": "https://shop.example/mcp/clients/client-metadata.json"' in answer.content
 
 
-def test_every_key_is_told() -> None:
+def test_every_key_is_documented() -> None:
     told = set(re.findall(r"`([A-Z_]+)`", PAGE[PAGE.index("| `TYPE`") : PAGE.index("## Pages")]))
     assert told == {name.upper() for name in ClientAuth.__dataclass_fields__}
 
 
-def test_the_pages_are_there(settings: Settings, subtests: pytest.Subtests) -> None:
+def test_the_pages_exist(settings: Settings, subtests: pytest.Subtests) -> None:
     for place, name in [
         ("mcp/clients/", "services"),
         ("mcp/clients/notes/connect/", "connect"),
@@ -69,7 +69,7 @@ def test_the_pages_are_there(settings: Settings, subtests: pytest.Subtests) -> N
             assert resolve(f"/{place}").view_name == f"mcp_clients:{name}"
 
 
-def test_a_call_that_needs_a_person_leads_to_the_page(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_needs_authorization_leads_to_the_page(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     class Blocking:
         def blocking(self) -> "Blocking":
             return self
@@ -80,11 +80,11 @@ def test_a_call_that_needs_a_person_leads_to_the_page(settings: Settings, monkey
     monkeypatch.setattr(package, "get_client", lambda alias, user: Blocking())
     request = RequestFactory().get("/search/")
     request.user = User()
-    answer = ran(CALL)["search"](request)
+    answer = run_block(CALL)["search"](request)
     assert answer["Location"] == "/mcp/clients/notes/connect/?next=/search/"
 
 
-def test_the_numbers_are_so(settings: Settings) -> None:
+def test_the_numbers_are_right(settings: Settings) -> None:
     settings.MCP = {"AUTH": "none"}
     assert f"end at {http.MAX_RESPONSE_BYTES // 1024} KiB and {http.REQUEST_TIMEOUT_SECONDS:g} seconds" in PAGE
     assert f"within {flow.FLOW_LIFETIME_SECONDS // 60} minutes" in PAGE

@@ -50,14 +50,14 @@ def _pages(settings: Settings) -> None:
 
 
 def credential(authority: Authority, user: User, **auth: Any) -> TokenAuth:
-    """What one worker has."""
+    """Build the credential of one worker."""
     found = create_auth(settings(**auth), user, http_client=authority.outgoing())
     assert isinstance(found, TokenAuth)
     return found
 
 
 class Server:
-    """An MCP server that takes some tokens, and what it was shown."""
+    """An MCP server that accepts some tokens, and records the tokens that it received."""
 
     def __init__(self, *good: str, refusal: httpx2.Response | None = None) -> None:
         self.good, self.shown = set(good), list[str | None]()
@@ -93,7 +93,7 @@ def test_without_tokens_nothing_is_sent(ada: User) -> None:
     assert server.shown == []
 
 
-def test_an_old_token_is_renewed_before_it_is_shown(ada: User) -> None:
+def test_an_old_token_is_renewed_before_its_use(ada: User) -> None:
     grant(ada)
     authority, server = Authority(), Server("a1-s3cret")
     assert async_to_sync(call)(credential(authority, ada), server) == 200
@@ -105,7 +105,7 @@ def test_an_old_token_is_renewed_before_it_is_shown(ada: User) -> None:
     assert (found.refresh_token, found.scope, found.issuer, found.client) == ("r1", "read", ISSUER, OLD.client)
 
 
-def test_a_token_goes_to_its_server_only(ada: User) -> None:
+def test_a_token_is_sent_to_its_server_only(ada: User) -> None:
     grant(ada, access_token="good", expires_at=None)
     for url in ("https://evil.example/mcp", "http://mcp.example/mcp", "https://mcp.example:444/mcp"):
         server = Server()
@@ -113,7 +113,7 @@ def test_a_token_goes_to_its_server_only(ada: User) -> None:
         assert server.shown == [""]
 
 
-def test_a_server_that_refuses_all_tokens_is_not_asked_for_ever(ada: User) -> None:
+def test_a_server_that_refuses_all_tokens_is_not_retried_for_ever(ada: User) -> None:
     grant(ada, expires_at=None)
     authority, server = Authority(), Server()
     with pytest.raises(AuthorizationNeeded):
@@ -121,7 +121,7 @@ def test_a_server_that_refuses_all_tokens_is_not_asked_for_ever(ada: User) -> No
     assert server.shown == ["old", "a1-s3cret"]
 
 
-def test_a_refused_token_without_a_refresh_token_needs_a_person(ada: User) -> None:
+def test_a_refused_token_without_a_refresh_token_needs_authorization(ada: User) -> None:
     grant(ada, expires_at=None, refresh_token=None)
     with pytest.raises(AuthorizationNeeded):
         async_to_sync(call)(credential(Authority(), ada), Server())
@@ -137,12 +137,12 @@ def test_scopes_that_a_call_lacks_are_noted(ada: User) -> None:
     assert (held.missing_scopes, held.grant is not None) == ("read admin", True)
 
 
-def test_a_refusal_without_a_challenge_is_the_callers(ada: User) -> None:
+def test_a_refusal_without_a_challenge_is_passed_to_the_caller(ada: User) -> None:
     grant(ada, expires_at=None)
     assert async_to_sync(call)(credential(Authority(), ada), Server(refusal=httpx2.Response(403))) == 403
 
 
-def test_what_the_authorization_server_ended_is_forgotten(ada: User, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_grant_ended_by_the_authorization_server_is_deleted(ada: User, caplog: pytest.LogCaptureFixture) -> None:
     row = grant(ada)
     authority = Authority()
     authority.live = "another"
@@ -171,14 +171,14 @@ def test_an_authorization_server_that_is_down_ends_nothing(ada: User, subtests: 
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_token_that_is_nearly_over_is_used_while_there_is_no_other(ada: User) -> None:
+def test_a_nearly_expired_token_is_used_until_it_is_renewed(ada: User) -> None:
     grant(ada, expires_at=time.time() + 10)
     authority, server = Authority(), Server("old")
     authority.other[f"{ISSUER}/token"] = lambda request: httpx.Response(503)
     assert async_to_sync(call)(credential(authority, ada), server) == 200
 
 
-def test_the_registration_of_an_unknown_client_is_forgotten(ada: User) -> None:
+def test_the_registration_of_an_unknown_client_is_deleted(ada: User) -> None:
     grant(ada)
     TokenRow(settings()).save_registration({"client_id": "c1"})
     authority = Authority()
@@ -206,7 +206,7 @@ def test_the_secret_is_the_one_that_the_settings_have_now(ada: User) -> None:
     assert authority.forms[0]["client_secret"] == "newer"
 
 
-def test_a_secret_of_the_settings_goes_to_no_authorization_server_but_theirs(ada: User) -> None:
+def test_a_secret_of_the_settings_is_sent_to_their_issuer_only(ada: User) -> None:
     authority, server = Authority(), Server("a1-s3cret")
     grant(ada)
     auth = credential(authority, ada, client_id="c1", client_secret="newer", issuer="https://moved.example")
@@ -331,7 +331,7 @@ def test_tokens_of_a_connection_that_was_ended_meanwhile_are_ended_too(ada: User
 
 @pytest.fixture
 def together() -> Together:
-    """Runs each function on a loop and a thread of its own, as workers do, all at the same moment."""
+    """Run each function on a loop and a thread of its own, as workers do, all at the same moment."""
 
     def run(functions: list[Callable[[], Awaitable[Any]]]) -> list[Any]:
         gate = threading.Barrier(len(functions))
@@ -352,9 +352,9 @@ def together() -> Together:
     return run
 
 
-@pytest.mark.usefixtures("clock")  # so that the time to wait for another worker never runs out
+@pytest.mark.usefixtures("clock")  # so that the wait for another worker never times out
 @pytest.mark.django_db(transaction=True)
-def test_of_several_workers_one_shows_the_refresh_token(together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_several_workers_sends_the_refresh_token(together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
     """The authorization server ends the grant when a refresh token comes twice."""
     monkeypatch.setattr(oauth, "CHECK_INTERVAL_SECONDS", 0.01)
     ada = User.objects.create_user("ada")
@@ -369,7 +369,7 @@ def test_of_several_workers_one_shows_the_refresh_token(together: Together, monk
     assert found.refresh_token == "r1"
 
 
-@pytest.mark.usefixtures("clock")  # so that the time to wait for another worker never runs out
+@pytest.mark.usefixtures("clock")  # so that the wait for another worker never times out
 @pytest.mark.django_db(transaction=True)
 def test_workers_whose_token_was_refused_renew_once(together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oauth, "CHECK_INTERVAL_SECONDS", 0.01)
@@ -389,7 +389,7 @@ def token_of(user: Any) -> str | None:
 TOKENS: list[str] = []
 
 
-def test_a_bearer_token_is_shown() -> None:
+def test_a_bearer_token_is_sent() -> None:
     auth = create_auth(settings(type="bearer", token="t"))
     assert isinstance(auth, BearerAuth)
     server = Server("t")
@@ -398,7 +398,7 @@ def test_a_bearer_token_is_shown() -> None:
     assert server.shown == ["t", ""]
 
 
-def test_a_function_is_asked_again_when_its_token_is_refused(ada: User) -> None:
+def test_a_token_function_is_called_again_when_its_token_is_refused(ada: User) -> None:
     auth = create_auth(settings(type="bearer", token_function=f"{__name__}.token_of", per="user"), ada)
     TOKENS[:] = ["first", "second"]
     server = Server("second")
@@ -411,7 +411,7 @@ def test_a_function_is_asked_again_when_its_token_is_refused(ada: User) -> None:
 
 
 async def failing(user: Any) -> str:
-    """Another one."""
+    """A function of a project that fails."""
     raise OSError("s3cret")
 
 

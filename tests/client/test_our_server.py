@@ -1,4 +1,4 @@
-"""The client against a server of this project in a process of its own: what only a real wire shows, in both eras."""
+"""The client against a server of this project in a process of its own, in both eras."""
 
 import asyncio
 import contextvars
@@ -40,7 +40,7 @@ WAYS = [*(f"http {era}" for era in ERAS), *(f"websocket {era}" for era in ERAS),
 
 
 def client_of(port: int, way_and_era: str) -> Client:
-    """A client that reaches the server in one way, in one era."""
+    """Build a client that reaches the server over one transport, in one era."""
     way, era = way_and_era.split()
     targets = {
         "http": StreamableHTTP(f"http://127.0.0.1:{port}/mcp"),
@@ -73,7 +73,7 @@ def text_of(result: types.CallToolResult) -> str:
     return block.text
 
 
-async def test_a_tool_asks_in_rounds_and_several_at_once(port: int, subtests: pytest.Subtests) -> None:
+async def test_a_tool_requests_input_in_rounds_and_several_at_once(port: int, subtests: pytest.Subtests) -> None:
     for way in WAYS:
         with subtests.test(way=way):
             client = client_of(port, way)
@@ -99,7 +99,7 @@ async def test_progress_and_logs_arrive(port: int, subtests: pytest.Subtests) ->
                 await eventually(lambda logs=logs: len(logs) == 3)
 
 
-async def test_an_argument_is_mirrored_into_a_header_without_having_listed_the_tool(
+async def test_an_argument_is_mirrored_into_a_header_without_a_list_of_tools(
     port: int, subtests: pytest.Subtests
 ) -> None:
     for way in WAYS:
@@ -113,7 +113,7 @@ async def test_an_argument_is_mirrored_into_a_header_without_having_listed_the_t
                 assert listed["content"][0]["text"] == "Region: eu"
 
 
-async def test_changes_are_told(port: int, subtests: pytest.Subtests) -> None:
+async def test_changes_reach_the_handler(port: int, subtests: pytest.Subtests) -> None:
     for way in WAYS:
         with subtests.test(way=way):
             client = client_of(port, way)
@@ -123,7 +123,7 @@ async def test_changes_are_told(port: int, subtests: pytest.Subtests) -> None:
                 client.on_resource_updated(uris.put_nowait)
                 await client.subscribe(WATCHED)
                 async with asyncio.timeout(WAIT_SECONDS):
-                    # The stream of a session opens beside the calls, so the first change may come before it.
+                    # The stream of a session opens during the calls, so the first change may come before it.
                     while kinds.empty():
                         await client.call_tool("test_trigger_tool_change")
                         await asyncio.sleep(0)
@@ -135,7 +135,7 @@ async def test_changes_are_told(port: int, subtests: pytest.Subtests) -> None:
                 assert before.contents != after.contents
 
 
-async def test_a_call_that_is_cancelled_leaves_the_connection_as_it_was(port: int, subtests: pytest.Subtests) -> None:
+async def test_a_cancelled_call_does_not_affect_the_connection(port: int, subtests: pytest.Subtests) -> None:
     for way in WAYS:
         with subtests.test(way=way):
             client = client_of(port, way)
@@ -150,8 +150,8 @@ async def test_a_call_that_is_cancelled_leaves_the_connection_as_it_was(port: in
                 assert text_of(await client.call_tool("add_numbers", {"a": 2, "b": 3})) == "5"
 
 
-async def test_a_question_is_answered_in_the_context_of_its_call(port: int, subtests: pytest.Subtests) -> None:
-    """So that an answerer that serves several callers knows whose call it is."""
+async def test_a_callback_runs_in_the_context_of_its_call(port: int, subtests: pytest.Subtests) -> None:
+    """A callback that serves several callers can so identify its call."""
     for way in WAYS[:2]:
         with subtests.test(way=way):
             client = client_of(port, way)
@@ -172,7 +172,7 @@ async def test_a_question_is_answered_in_the_context_of_its_call(port: int, subt
             assert sorted({caller for caller, _ in seen}) == ["ada", "grace"]
 
 
-async def test_a_session_that_the_server_lost_is_made_anew(port: int) -> None:
+async def test_a_session_lost_by_the_server_is_replaced(port: int) -> None:
     target = StreamableHTTP(f"http://127.0.0.1:{port}/mcp")
     sessions: list[str] = []
 
@@ -192,7 +192,7 @@ async def test_a_session_that_the_server_lost_is_made_anew(port: int) -> None:
         assert len(set(sessions)) == 2
 
 
-async def test_a_server_that_comes_back_is_used_again() -> None:
+async def test_a_restarted_server_is_used_again() -> None:
     port = take_port()
     client = Client.streamable_http(f"http://127.0.0.1:{port}/mcp", max_retries=0)
 
@@ -220,7 +220,7 @@ async def test_a_server_that_comes_back_is_used_again() -> None:
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One request on one connection, of the stateless era."""
+    """Serve one request on one connection, of the stateless era."""
     import json
 
     head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()

@@ -1,4 +1,4 @@
-"""What may be asked for on another server's word: no way into the network."""
+"""Requests to URLs that another server supplies: they do not reach into the network."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -16,8 +16,8 @@ async def ask(authority: Authority, url: str = WHERE, *, server: str = SERVER, m
     return await authority.outgoing(server).send(httpx2.Request(method, url, headers={"X-Mine": "1"}))
 
 
-def answering(*answers: httpx.Response) -> Authority:
-    """One that gives these answers, one after the other, whatever is asked."""
+def build_server(*answers: httpx.Response) -> Authority:
+    """Build a server that gives these responses in order, to any request."""
     authority, left = Authority(), list(answers)
     authority.other = dict.fromkeys(
         (WHERE, "https://id.example/next", "https://other.example/"), lambda request: left.pop(0)
@@ -25,12 +25,12 @@ def answering(*answers: httpx.Response) -> Authority:
     return authority
 
 
-async def test_an_answer_comes_back() -> None:
-    found = await ask(answering(httpx.Response(200, json={"a": 1})))
+async def test_a_response_is_returned() -> None:
+    found = await ask(build_server(httpx.Response(200, json={"a": 1})))
     assert (found.status_code, found.json(), str(found.request.url)) == (200, {"a": 1}, WHERE)
 
 
-async def test_urls_that_lead_elsewhere_are_refused_unasked(subtests: pytest.Subtests) -> None:
+async def test_invalid_urls_are_refused_without_a_request(subtests: pytest.Subtests) -> None:
     for url in [
         "http://id.example/",
         "http://127.0.0.1/",
@@ -67,10 +67,10 @@ async def test_hosts_inside_the_network_are_refused(subtests: pytest.Subtests) -
             assert not any(address in str(caught.value) for address in addresses)
 
 
-async def test_they_are_asked_where_the_server_is_inside_too(subtests: pytest.Subtests) -> None:
+async def test_hosts_inside_the_network_are_allowed_for_a_server_inside(subtests: pytest.Subtests) -> None:
     for own, allowed in [(["10.0.0.1"], True), ([PUBLIC], False), (["169.254.169.254"], False)]:
         with subtests.test(own=own, allowed=allowed):
-            authority = answering(httpx.Response(200))
+            authority = build_server(httpx.Response(200))
             authority.addresses = {"mcp.example": own, "id.example": ["10.0.0.2"]}
             if allowed:
                 assert (await ask(authority)).status_code == 200
@@ -79,7 +79,7 @@ async def test_they_are_asked_where_the_server_is_inside_too(subtests: pytest.Su
                     await ask(authority)
 
 
-async def test_a_metadata_service_is_never_asked() -> None:
+async def test_a_metadata_service_is_never_requested() -> None:
     authority = Authority()
     authority.addresses = {"mcp.example": ["10.0.0.1"], "id.example": ["169.254.169.254"]}
     with pytest.raises(AuthorizationFailed):
@@ -93,7 +93,7 @@ async def test_the_server_itself_may_be_anywhere() -> None:
     assert (await ask(authority, "https://mcp.example/x")).status_code == 200
 
 
-async def test_http_is_for_this_machine_where_the_server_is_here(subtests: pytest.Subtests) -> None:
+async def test_http_is_allowed_on_loopback_for_a_server_on_loopback(subtests: pytest.Subtests) -> None:
     for server, allowed in [("http://127.0.0.1:8000/mcp", True), (SERVER, False)]:
         with subtests.test(server=server, allowed=allowed):
             authority = Authority()
@@ -108,29 +108,29 @@ async def test_http_is_for_this_machine_where_the_server_is_here(subtests: pytes
 
 async def test_redirects_are_followed_within_the_origin() -> None:
     moved = httpx.Response(307, headers={"Location": "/next"})
-    assert (await ask(answering(moved, httpx.Response(200)))).status_code == 200
+    assert (await ask(build_server(moved, httpx.Response(200)))).status_code == 200
 
 
-async def test_and_not_out_of_it(subtests: pytest.Subtests) -> None:
+async def test_redirects_out_of_the_origin_are_refused(subtests: pytest.Subtests) -> None:
     for location in ["https://other.example/", "http://id.example/next", "https://id.example:444/"]:
         with subtests.test(location=location):
-            authority = answering(httpx.Response(302, headers={"Location": location}), httpx.Response(200))
+            authority = build_server(httpx.Response(302, headers={"Location": location}), httpx.Response(200))
             assert (await ask(authority)).status_code == 302
             assert len(authority.asked) == 1
 
 
 async def test_a_post_is_not_redirected() -> None:
-    authority = answering(httpx.Response(307, headers={"Location": "/next"}), httpx.Response(200))
+    authority = build_server(httpx.Response(307, headers={"Location": "/next"}), httpx.Response(200))
     assert (await ask(authority, method="POST")).status_code == 307
 
 
-async def test_redirects_end() -> None:
+async def test_redirects_are_limited() -> None:
     moved = [httpx.Response(302, headers={"Location": "/next"}) for _ in range(9)]
     with pytest.raises(AuthorizationFailed, match="too often"):
-        await ask(answering(*moved))
+        await ask(build_server(*moved))
 
 
-async def test_an_answer_has_an_end() -> None:
+async def test_the_size_of_a_response_is_limited() -> None:
     read = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -140,16 +140,16 @@ async def test_an_answer_has_an_end() -> None:
             yield b"x" * 4096
 
     with pytest.raises(AuthorizationFailed, match="longer than"):
-        await ask(answering(httpx.Response(200, content=endless())))
+        await ask(build_server(httpx.Response(200, content=endless())))
     assert read <= MAX_RESPONSE_BYTES / 4096 + 2
 
 
-async def test_what_is_packed_is_not_unpacked() -> None:
+async def test_compressed_responses_are_refused() -> None:
     with pytest.raises(AuthorizationFailed, match="encoding"):
-        await ask(answering(httpx.Response(200, headers={"Content-Encoding": "gzip"}, content=b"")))
+        await ask(build_server(httpx.Response(200, headers={"Content-Encoding": "gzip"}, content=b"")))
 
 
-async def test_a_failure_repeats_nothing_that_was_sent() -> None:
+async def test_an_error_does_not_repeat_the_request() -> None:
     def broken(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("to s3cret")
 
@@ -160,7 +160,7 @@ async def test_a_failure_repeats_nothing_that_was_sent() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-async def test_the_name_is_kept_and_asked_for_once() -> None:
+async def test_the_host_name_is_resolved_once_and_kept() -> None:
     asked: list[str] = []
     seen: list[httpx.Request] = []
 

@@ -1,4 +1,4 @@
-"""The clients that a process keeps: for whom, for how long, and what happens to those that fail."""
+"""The client pool of a process: its keys, its lifetimes, and failed clients."""
 
 import asyncio
 import gc
@@ -58,11 +58,11 @@ class Scripts:
         self._claimed: list[Script] = []
 
     def __getitem__(self, alias: str) -> Script:
-        """That of the first client of an alias."""
+        """Return the server of the first client of an alias."""
         return self.of(alias, None)
 
     def of(self, alias: str, user: Any) -> Script:
-        """That of the first client of a user."""
+        """Return the server of the first client of a user."""
         made = self._made.setdefault((alias, getattr(user, "pk", None)), [])
         return made[0] if made else self._make(made)
 
@@ -80,7 +80,7 @@ class Scripts:
 
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripts]:
-    """The servers that aliases lead to."""
+    """Replace the servers of the aliases."""
     found = Scripts()
     monkeypatch.setattr(factory, "create_target", found.target_of)
     yield found
@@ -123,14 +123,14 @@ async def test_first_uses_at_the_same_time_share_one_attempt(scripts: Scripts) -
     assert scripts["one"].opened == 1
 
 
-def test_an_alias_that_is_not_there_is_refused_with_those_that_are() -> None:
+def test_an_unknown_alias_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ImproperlyConfigured, match="has no 'three'; it has: one, two"):
         get_client("three")
     with override_settings(MCP={}), pytest.raises(ImproperlyConfigured, match="it has: nothing"):
         get_client("one")
 
 
-async def test_what_the_setting_says_reaches_the_client() -> None:
+async def test_options_of_the_setting_reach_the_client() -> None:
     entry = {
         "TIMEOUT": 7,
         "STARTUP_TIMEOUT": 6,
@@ -154,10 +154,10 @@ async def test_what_the_setting_says_reaches_the_client() -> None:
 
 
 def answer(params: Any) -> None:
-    """Never asked."""
+    """Unused."""
 
 
-def test_each_transport_has_its_target_which_shows_no_secret(subtests: pytest.Subtests) -> None:
+def test_each_transport_has_a_target_without_secrets_in_its_repr(subtests: pytest.Subtests) -> None:
     for entry, kind in [
         ({"URL": URL}, "StreamableHTTP"),
         ({"URL": URL, "TRANSPORT": "sse"}, "SSE"),
@@ -223,7 +223,7 @@ def test_threads_without_a_loop_share_one_client_which_blocks(scripts: Scripts) 
 PER_USER = {"AUTH": {"TYPE": "oauth"}}
 
 
-async def test_users_never_share_a_client_where_credentials_are_theirs(scripts: Scripts) -> None:
+async def test_users_never_share_a_client_with_their_own_credentials(scripts: Scripts) -> None:
     ada, ben = SimpleNamespace(pk=1), SimpleNamespace(pk=2)
     with clients(one=PER_USER):
         assert get_client("one", user=ada) is get_client("one", user=SimpleNamespace(pk=1))
@@ -232,17 +232,17 @@ async def test_users_never_share_a_client_where_credentials_are_theirs(scripts: 
     assert (scripts.of("one", ada).opened, scripts.of("one", ben).opened) == (1, 0)
 
 
-async def test_without_a_user_there_is_no_client_of_users() -> None:
+async def test_a_client_of_users_needs_a_user() -> None:
     for nobody in (None, SimpleNamespace(pk=None)):
         with clients(one=PER_USER), pytest.raises(AuthorizationNeeded):
             get_client("one", user=nobody)
 
 
-async def test_the_user_makes_no_difference_where_the_credential_is_the_project_s(scripts: Scripts) -> None:
+async def test_users_share_a_client_with_the_credential_of_the_project(scripts: Scripts) -> None:
     assert get_client("one", user=SimpleNamespace(pk=1)) is get_client("one")
 
 
-async def test_an_owner_has_a_client_apart(scripts: Scripts) -> None:
+async def test_each_owner_has_a_client(scripts: Scripts) -> None:
     assert get_client("one", owner="a") is get_client("one", owner="a")
     assert len({get_client("one"), get_client("one", owner="a"), get_client("one", owner="1")}) == 3
     with clients(one=PER_USER):
@@ -253,7 +253,7 @@ async def test_an_owner_has_a_client_apart(scripts: Scripts) -> None:
         )
 
 
-async def test_the_client_of_an_owner_used_longest_ago_makes_room_unless_it_is_busy(scripts: Scripts) -> None:
+async def test_the_least_recently_used_client_is_evicted_unless_it_is_busy(scripts: Scripts) -> None:
     gate = asyncio.Event()
 
     async def slow(params: Any) -> Any:
@@ -275,11 +275,11 @@ async def test_the_client_of_an_owner_used_longest_ago_makes_room_unless_it_is_b
         assert other.is_connected
         gate.set()
         assert (await call).content
-        # Who still has the one that was let go can use it.
+        # A caller that still has the evicted one can use it.
         assert (await first.call_tool("add")).content
 
 
-async def test_asking_for_a_client_is_a_use_of_it(scripts: Scripts) -> None:
+async def test_a_lookup_of_a_client_is_a_use_of_it(scripts: Scripts) -> None:
     with clients(one={"MAX_OWNERS": 2}):
         first, second = get_client("one", owner="first"), get_client("one", owner="second")
         assert get_client("one", owner="first") is first
@@ -288,9 +288,7 @@ async def test_asking_for_a_client_is_a_use_of_it(scripts: Scripts) -> None:
         assert get_client("one", owner="second") is not second
 
 
-async def test_a_client_that_nobody_uses_is_disconnected_and_connects_at_its_next_call(
-    scripts: Scripts, clock: Clock
-) -> None:
+async def test_an_idle_client_is_disconnected_and_connects_at_its_next_call(scripts: Scripts, clock: Clock) -> None:
     with clients(one={"IDLE": 60}):
         client = get_client("one")
         await client.call_tool("add")
@@ -352,7 +350,7 @@ async def test_after_a_failure_calls_fail_at_once_for_a_while(scripts: Scripts, 
     assert (await client.call_tool("add")).content
 
 
-async def test_the_failure_of_one_server_bars_no_other(scripts: Scripts) -> None:
+async def test_the_failure_of_one_server_does_not_affect_another(scripts: Scripts) -> None:
     scripts["one"].refusals.append(ClientConnectionError("It is down"))
     with pytest.raises(ClientConnectionError):
         await get_client("one").connect()
@@ -360,7 +358,7 @@ async def test_the_failure_of_one_server_bars_no_other(scripts: Scripts) -> None
     assert (await get_client("one", owner="a").call_tool("add")).content
 
 
-async def test_who_has_to_allow_it_first_may_try_again_at_once(scripts: Scripts) -> None:
+async def test_a_call_that_needs_authorization_may_be_retried_at_once(scripts: Scripts) -> None:
     client = get_client("one")
     scripts["one"].refusals.append(AuthorizationNeeded("Allow it"))
     with pytest.raises(AuthorizationNeeded):
@@ -368,7 +366,7 @@ async def test_who_has_to_allow_it_first_may_try_again_at_once(scripts: Scripts)
     assert (await client.call_tool("add")).content
 
 
-async def test_a_setting_that_changes_makes_clients_anew(scripts: Scripts) -> None:
+async def test_a_changed_setting_replaces_the_clients(scripts: Scripts) -> None:
     before = get_client("one")
     await before.call_tool("add")
     with clients(one={"TIMEOUT": 5}):
@@ -379,7 +377,7 @@ async def test_a_setting_that_changes_makes_clients_anew(scripts: Scripts) -> No
     assert get_client("one") is not after
 
 
-async def test_calls_end_before_a_client_that_is_replaced_is_disconnected(scripts: Scripts) -> None:
+async def test_a_replaced_client_is_disconnected_after_its_calls(scripts: Scripts) -> None:
     gate, client = asyncio.Event(), get_client("one")
 
     async def slow(params: Any) -> Any:
@@ -398,7 +396,7 @@ async def test_calls_end_before_a_client_that_is_replaced_is_disconnected(script
         await disconnected(client)
 
 
-async def test_those_of_a_loop_are_closed_together(scripts: Scripts) -> None:
+async def test_the_clients_of_a_loop_are_closed_together(scripts: Scripts) -> None:
     mine = [get_client("one"), get_client("two")]
     await asyncio.gather(*(client.call_tool("add") for client in mine))
     apart = await asyncio.to_thread(get_client, "one")
@@ -430,7 +428,7 @@ async def test_blocking_clients_are_closed_when_a_server_ends_as_well(scripts: S
     assert kept() == 0
 
 
-async def test_a_connection_that_broke_while_nobody_used_it_bars_nobody(scripts: Scripts) -> None:
+async def test_a_connection_that_broke_while_idle_does_not_refuse_calls(scripts: Scripts) -> None:
     client = get_client("one")
     await client.call_tool("add")
     scripts["one"].hang_up()
@@ -440,7 +438,7 @@ async def test_a_connection_that_broke_while_nobody_used_it_bars_nobody(scripts:
     assert scripts["one"].opened == 2
 
 
-async def test_a_connection_that_broke_bars_nobody_though_somebody_wants_to_hear(scripts: Scripts) -> None:
+async def test_a_broken_connection_with_handlers_does_not_refuse_calls(scripts: Scripts) -> None:
     client = get_client("one")
     client.on_list_changed(lambda kind: None)
     await client.call_tool("add")
@@ -458,7 +456,7 @@ def test_the_end_of_a_loop_is_no_failure(scripts: Scripts) -> None:
     assert (HEALTH_REGISTRY.get("one").error, HEALTH_REGISTRY.get("one").connections) == ("", 0)
 
 
-async def test_a_loop_is_told_of_once(scripts: Scripts) -> None:
+async def test_the_signal_of_a_loop_is_connected_once(scripts: Scripts) -> None:
     told: list[Any] = []
 
     def receive(**kwargs: Any) -> None:
@@ -474,7 +472,7 @@ async def test_a_loop_is_told_of_once(scripts: Scripts) -> None:
     assert told == [(asyncio.get_running_loop(), aclose_clients)]
 
 
-def test_a_process_that_was_forked_shares_no_client(scripts: Scripts) -> None:
+def test_a_forked_process_shares_no_client(scripts: Scripts) -> None:
     parent = pool._ClientPool()
     client = parent.get("one", None, None)
     parent.reset_after_fork()

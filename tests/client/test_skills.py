@@ -1,4 +1,4 @@
-"""Skills as the client reads them: verified bytes, refused entries, folders, and the skills of several servers."""
+"""Skills as the client reads them: verified bytes, refused entries, folders, and several servers."""
 
 import ast
 from pathlib import Path
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=ERAS)
 def client(folder: Path, request: pytest.FixtureRequest) -> Client:
-    """A client of our own server with the skills of a folder; it connects in the test."""
+    """Build a client of the own server with the skills of a folder; it connects in the test."""
     return Client(reach(serve(Skills(folder, prefix="shop")), request.param), max_retries=0)
 
 
@@ -137,7 +137,7 @@ async def test_invalid_entries_are_left_out_and_refused(entry: Any, caplog: pyte
 
 
 HOSTILE_VALUES = ["0x" + "f" * 4000, "9" * 5000, '"\\ud800"', "{<<: {a: b}}"]
-"""Values of a frontmatter that no JSON has."""
+"""Values of a frontmatter that JSON cannot express."""
 
 
 async def _read(contents: Any) -> bytes:

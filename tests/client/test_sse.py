@@ -20,7 +20,7 @@ from tests.support.clock import Clock
 
 
 class FakeServer:
-    """A server: what is posted is answered on the stream, unless it is told otherwise."""
+    """A server that responds to posted messages on the stream, unless a test sets another function."""
 
     def __init__(self, endpoint: str = "/messages?id=1", status: int = 202) -> None:
         self.endpoint, self.status = endpoint, status
@@ -67,7 +67,7 @@ async def end(wire: Wire) -> str:
     return str(item)
 
 
-async def test_messages_are_posted_where_the_server_says_and_answered_on_the_stream() -> None:
+async def test_messages_are_posted_to_the_endpoint_and_answered_on_the_stream() -> None:
     server = FakeServer()
     async with connected(server, headers=SECRET) as wire:
         assert [await wire.request("fine", number) for number in (1, 2)] == [{"fine": True}] * 2
@@ -102,7 +102,7 @@ async def test_another_origin_is_never_posted_to(subtests: pytest.Subtests) -> N
             assert len(server.requests) == 1
 
 
-async def test_a_message_that_is_not_taken_is_an_error_of_its_call(subtests: pytest.Subtests) -> None:
+async def test_a_rejected_message_is_an_error_of_its_call(subtests: pytest.Subtests) -> None:
     for method, said in [("refused", "The server answered HTTP 413"), ("cut", "The message could not be sent")]:
         with subtests.test(method=method, said=said):
             async with connected(FakeServer()) as wire:
@@ -123,7 +123,7 @@ async def test_events_that_are_no_messages_are_left_out() -> None:
     assert isinstance(item.message, JSONRPCNotification)
 
 
-async def test_the_end_of_the_stream_is_the_end_of_the_connection(subtests: pytest.Subtests) -> None:
+async def test_the_end_of_the_stream_ends_the_connection(subtests: pytest.Subtests) -> None:
     for last, said in [
         ([None], "ended the stream of events"),
         (["data: " + "x" * 3000 + "\r\n\r\n"], "interrupted the stream of events: SSEError"),
@@ -136,7 +136,7 @@ async def test_the_end_of_the_stream_is_the_end_of_the_connection(subtests: pyte
                 assert said in await end(wire)
 
 
-async def test_a_stream_that_is_refused_is_told_of_by_its_status() -> None:
+async def test_a_refused_stream_is_reported_by_its_status() -> None:
     async def refuse(exchange: Exchange) -> None:
         await exchange.answer(401, "secret words")
 
@@ -147,7 +147,7 @@ async def test_a_stream_that_is_refused_is_told_of_by_its_status() -> None:
             pass
 
 
-async def test_events_that_are_packed_in_a_way_that_was_not_offered_are_refused() -> None:
+async def test_events_with_an_encoding_that_was_not_offered_are_refused() -> None:
     async def pack(exchange: Exchange) -> None:
         assert exchange.headers["accept-encoding"] == "gzip, deflate"
         await exchange.begin(200, content_type="text/event-stream", content_encoding="br")
@@ -159,7 +159,7 @@ async def test_events_that_are_packed_in_a_way_that_was_not_offered_are_refused(
             pass
 
 
-async def test_a_stream_that_does_not_say_where_to_post_is_given_up(clock: Clock) -> None:
+async def test_a_stream_without_an_endpoint_event_is_a_timeout(clock: Clock) -> None:
     async def use() -> None:
         async with connected(FakeServer(endpoint=""), read_timeout=10):
             pass
@@ -171,7 +171,7 @@ async def test_a_stream_that_does_not_say_where_to_post_is_given_up(clock: Clock
         await using
 
 
-async def test_answers_that_nobody_takes_make_the_server_wait() -> None:
+async def test_unread_answers_make_the_server_wait() -> None:
     server = FakeServer()
     async with connected(server) as wire:
         for number in range(200):
@@ -185,7 +185,7 @@ async def test_answers_that_nobody_takes_make_the_server_wait() -> None:
         assert isinstance(item, ClientConnectionError)
 
 
-async def test_what_auth_says_ends_the_connection(subtests: pytest.Subtests) -> None:
+async def test_an_error_of_auth_ends_the_connection(subtests: pytest.Subtests) -> None:
     for refused in ["GET", "POST"]:
         with subtests.test(refused=refused):
 

@@ -1,4 +1,4 @@
-"""Processes that serve at their standard input and output: what comes of them, whatever they do."""
+"""Processes that serve at their standard input and output."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ ECHO = "for line in sys.stdin: say(line.strip())"
 
 
 def script(code: str, *args: str, **options: Any) -> Stdio:
-    """A Python script. `say` writes a line; `tell` writes a notification with a text in it."""
+    """Build a Python script. `say` writes a line; `tell` writes a notification with a text in it."""
     head = """
         import json, os, signal, sys
         def say(line): sys.stdout.write(line + chr(10)); sys.stdout.flush()
@@ -52,8 +52,8 @@ def request(number: int = 1, **params: Any) -> SessionMessage:
     return SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=number, method="echo", params=params))
 
 
-async def told(reader: Any) -> str:
-    """The text of the next message, which is a notification."""
+async def read_notification(reader: Any) -> str:
+    """Return the text of the next message, which is a notification."""
     item = await reader.receive()
     assert isinstance(item, SessionMessage), item
     assert isinstance(item.message, JSONRPCNotification)
@@ -61,7 +61,7 @@ async def told(reader: Any) -> str:
 
 
 async def end(reader: Any) -> ServerEnded:
-    """Why the connection ended; nothing may come before."""
+    """Return why the connection ended; no message may come before."""
     item = await reader.receive()
     with pytest.raises(anyio.EndOfStream):
         await reader.receive()
@@ -79,7 +79,7 @@ class Use:
 
     async def _run(self, target: Stdio) -> None:
         async with target.open() as (reader, _):
-            self.texts.put_nowait(await told(reader))
+            self.texts.put_nowait(await read_notification(reader))
             await self.leave.wait()
 
 
@@ -90,14 +90,14 @@ async def finish(clock: Clock, task: "asyncio.Task[Any]", step: float = stdio.GR
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that nobody has waited for does not."""
+    """Return True if a process runs; one without a waiting parent does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or before it was read
         return False
 
 
-async def test_messages_go_both_ways_whatever_is_in_them() -> None:
+async def test_messages_of_any_content_go_both_ways() -> None:
     async with script(ECHO).open() as (reader, writer):
         for text in ("plain", "two\nlines\r\n", "\u2028 é 漢 🦉", "x" * 300_000):
             await writer.send(request(text=text))
@@ -105,7 +105,7 @@ async def test_messages_go_both_ways_whatever_is_in_them() -> None:
             assert item.message == request(text=text).message
 
 
-async def test_what_is_no_message_is_left_out_and_complained_of_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_messages_are_skipped_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     rubbish = r"""
         say("Server is starting...")
         sys.stdout.buffer.write(b"\xff\xfe\x00\n{\"jsonrpc\":\"2.0\"\n[]\n42\n\n\n{}\n"); sys.stdout.flush()
@@ -113,20 +113,20 @@ async def test_what_is_no_message_is_left_out_and_complained_of_once(caplog: pyt
         sys.stdin.read()
     """
     async with script(rubbish).open() as (reader, _):
-        assert await told(reader) == "still here"
+        assert await read_notification(reader) == "still here"
     (complaint,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert "invalid lines" in complaint.getMessage()
     assert "starting" not in caplog.text
 
 
-async def test_a_message_without_a_line_break_behind_it_counts_at_the_end() -> None:
+async def test_a_last_message_without_a_line_break_is_received() -> None:
     last = 'sys.stdout.write(json.dumps({"jsonrpc": "2.0", "method": "told", "params": {"text": "bye"}}))'
     async with script(last).open() as (reader, _):
-        assert await told(reader) == "bye"
+        assert await read_notification(reader) == "bye"
         assert (await end(reader)).exit_code == 0
 
 
-async def test_the_process_has_its_directory_and_no_secrets_of_this_one(
+async def test_the_process_has_its_directory_and_a_clean_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SECRET_KEY", "do-not-tell")
@@ -134,12 +134,12 @@ async def test_the_process_has_its_directory_and_no_secrets_of_this_one(
         tell(os.getcwd()); tell(os.environ.get("SECRET_KEY")); tell(os.environ["GIVEN"]); tell("PATH" in os.environ)
     """
     async with script(code, cwd=tmp_path, env={"GIVEN": "this"}).open() as (reader, _):
-        assert [await told(reader) for _ in range(4)] == [str(tmp_path.resolve()), "None", "this", "True"]
+        assert [await read_notification(reader) for _ in range(4)] == [str(tmp_path.resolve()), "None", "this", "True"]
 
 
 async def test_the_process_leads_a_group_and_a_session_of_its_own() -> None:
     async with script("tell(os.getpid() == os.getpgid(0) == os.getsid(0))").open() as (reader, _):
-        assert await told(reader) == "True"
+        assert await read_notification(reader) == "True"
 
 
 async def test_a_command_that_cannot_be_started_is_named(subtests: pytest.Subtests) -> None:
@@ -155,8 +155,8 @@ async def test_a_command_that_cannot_be_started_is_named(subtests: pytest.Subtes
             assert failed.value.exit_code is None
 
 
-async def test_a_process_that_ends_at_once_is_told_of_with_its_last_words() -> None:
-    """The words are a note, which tracebacks show: the text of the error may travel."""
+async def test_a_process_that_ends_at_once_is_reported_with_its_last_output() -> None:
+    """The text is a note, which tracebacks show: the text of the error may be sent on."""
     target = script('sys.stderr.write("no token in \\x1b[31mAPI_TOKEN\\n"); sys.exit(3)')
     with pytest.raises(ServerEnded) as failed:
         async with Client(target.open()):
@@ -167,16 +167,16 @@ async def test_a_process_that_ends_at_once_is_told_of_with_its_last_words() -> N
     assert "API_TOKEN" in failed.value.__notes__[0]
 
 
-async def test_a_process_that_is_killed_is_told_of_by_its_signal() -> None:
+async def test_a_killed_process_is_reported_with_its_signal() -> None:
     async with script("tell(os.getpid()); sys.stdin.read()").open() as (reader, writer):
-        os.kill(int(await told(reader)), signal.SIGKILL)
+        os.kill(int(await read_notification(reader)), signal.SIGKILL)
         ended = await end(reader)
         assert (str(ended), ended.exit_code) == (f"{PYTHON} ended with signal SIGKILL", -9)
         with pytest.raises(anyio.BrokenResourceError):
             await writer.send(request())
 
 
-async def test_a_process_that_ends_is_gone_although_what_it_started_holds_the_pipes(clock: Clock) -> None:
+async def test_a_process_has_ended_although_its_children_keep_the_pipes(clock: Clock) -> None:
     code = """
         if os.fork() == 0: signal.pause()
         tell("started"); os._exit(4)
@@ -184,7 +184,7 @@ async def test_a_process_that_ends_is_gone_although_what_it_started_holds_the_pi
 
     async def use() -> int | None:
         async with script(code).open() as (reader, _):
-            await told(reader)
+            await read_notification(reader)
             return (await end(reader)).exit_code
 
     using = asyncio.create_task(use())
@@ -192,7 +192,7 @@ async def test_a_process_that_ends_is_gone_although_what_it_started_holds_the_pi
     assert await using == 4
 
 
-async def test_a_process_that_closes_its_output_has_ended_the_connection(clock: Clock) -> None:
+async def test_a_process_that_closes_its_output_ends_the_connection(clock: Clock) -> None:
     async with script("os.close(1); sys.stdin.read()").open() as (reader, _):
         ending = asyncio.create_task(end(reader))
         await finish(clock, ending, stdio.DRAIN_TIMEOUT_SECONDS)
@@ -204,7 +204,7 @@ async def test_a_process_that_closes_its_input_is_an_error_of_the_next_message(c
 
     async def use() -> None:
         async with script("os.close(0); tell(1); signal.pause()").open() as (reader, writer):
-            await told(reader)
+            await read_notification(reader)
             with suppress(anyio.BrokenResourceError):
                 while True:
                     await writer.send(request())
@@ -222,7 +222,7 @@ async def test_a_process_that_closes_its_input_is_an_error_of_the_next_message(c
 async def test_a_line_longer_than_a_message_may_be_ends_the_connection() -> None:
     code = 'tell("x" * 900); sys.stdout.write("y" * 5000); sys.stdout.flush(); sys.stdin.read()'
     async with script(code, max_message_size=1000).open() as (reader, _):
-        await told(reader)
+        await read_notification(reader)
         assert "a message of more than 1000 bytes" in str(await end(reader))
 
 
@@ -243,18 +243,18 @@ async def test_standard_error_is_kept_and_logged_within_bounds(caplog: pytest.Lo
     assert lines[-1].endswith(f"{20_002 - MAX_LOGGED_LINES} more lines")
 
 
-async def test_a_process_that_leaves_when_its_input_closes_is_not_signalled(tmp_path: Path) -> None:
+async def test_a_process_that_exits_when_its_input_closes_is_not_signalled(tmp_path: Path) -> None:
     code = """
         signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
         tell("up"); sys.stdin.read()
         open(sys.argv[1], "w").write("left by itself")
     """
     async with script(code, str(tmp_path / "note")).open() as (reader, _):
-        await told(reader)
+        await read_notification(reader)
     assert (tmp_path / "note").read_text() == "left by itself"
 
 
-async def test_what_was_sent_last_arrives_before_the_input_closes(tmp_path: Path) -> None:
+async def test_the_last_message_arrives_before_the_input_closes(tmp_path: Path) -> None:
     code = 'open(sys.argv[1], "w").write(str(len(sys.stdin.read())))'
     async with script(code, str(tmp_path / "note")).open() as (_, writer):
         await writer.send(request(text="x" * 20_000))
@@ -262,7 +262,7 @@ async def test_what_was_sent_last_arrives_before_the_input_closes(tmp_path: Path
 
 
 @pytest.mark.parametrize("deaf_to", [[], ["SIGTERM"]], ids=["input", "signals"])
-async def test_a_process_that_stays_is_told_to_end_and_then_killed(
+async def test_a_process_that_keeps_running_is_terminated_and_then_killed(
     deaf_to: list[str], tmp_path: Path, clock: Clock
 ) -> None:
     code = """
@@ -282,7 +282,7 @@ async def test_a_process_that_stays_is_told_to_end_and_then_killed(
     assert (tmp_path / "note").exists() is not bool(deaf_to)
 
 
-async def test_what_the_process_started_ends_with_it(clock: Clock, subtests: pytest.Subtests) -> None:
+async def test_children_of_the_process_end_with_it(clock: Clock, subtests: pytest.Subtests) -> None:
     code = """
         if (child := os.fork()) == 0:
             if "deaf" in sys.argv: signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -321,7 +321,7 @@ async def test_a_cancelled_caller_leaves_no_process(times: int, clock: Clock) ->
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_loop_that_ends_while_a_process_is_told_to_leaves_none() -> None:
+def test_a_loop_that_ends_during_the_termination_leaves_no_process() -> None:
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell(os.getpid())\nwhile True: signal.pause()"
 
     async def main() -> int:
@@ -329,7 +329,7 @@ def test_a_loop_that_ends_while_a_process_is_told_to_leaves_none() -> None:
 
         async def use() -> None:
             async with script(deaf, stop_timeout=600).open() as (reader, _):
-                pid.set_result(int(await told(reader)))
+                pid.set_result(int(await read_notification(reader)))
 
         using = asyncio.create_task(use())
         await pid
@@ -344,20 +344,20 @@ def test_a_loop_that_ends_while_a_process_is_told_to_leaves_none() -> None:
 async def test_a_scope_that_runs_out_of_time_leaves_no_process() -> None:
     with anyio.move_on_after(WAIT_SECONDS) as scope:
         async with script("tell(os.getpid()); sys.stdin.read()").open() as (reader, _):
-            pid = int(await told(reader))
+            pid = int(await read_notification(reader))
             scope.cancel()
             await reader.receive()
     assert scope.cancelled_caught
     assert not Path(f"/proc/{pid}").exists()
 
 
-async def test_a_process_that_does_not_read_makes_senders_wait_and_not_the_loop(clock: Clock) -> None:
+async def test_a_process_that_does_not_read_blocks_senders_and_not_the_loop(clock: Clock) -> None:
     sent = 0
 
     async def flood() -> None:
         nonlocal sent
         async with script("tell(1)\nwhile True: signal.pause()").open() as (reader, writer):
-            await told(reader)
+            await read_notification(reader)
             while True:
                 await writer.send(request(text="x" * 65536))
                 sent += 1
@@ -372,9 +372,7 @@ async def test_a_process_that_does_not_read_makes_senders_wait_and_not_the_loop(
     await asyncio.wait({flooding})
 
 
-async def test_a_process_that_writes_more_than_is_read_has_to_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_whose_output_is_not_read_has_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paused = asyncio.Event()
     feed = asyncio.StreamReader.feed_data
 
@@ -392,18 +390,18 @@ async def test_a_process_that_writes_more_than_is_read_has_to_wait(
     """
     target = script(code, str(tmp_path / "count"))
     async with target.open() as (reader, _):
-        await told(reader)
+        await read_notification(reader)
         await paused.wait()  # from here on, no more fits than the pipe holds
         assert int((tmp_path / "count").read_text()) < 20
         for _ in range(39):
-            await told(reader)
+            await read_notification(reader)
         assert (await end(reader)).exit_code == 0
 
 
 def test_processes_run_on_the_loop_of_any_thread() -> None:
     async def use() -> str:
         async with script("tell('hello'); sys.stdin.read()").open() as (reader, _):
-            return await told(reader)
+            return await read_notification(reader)
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(asyncio.run, use()).result(WAIT_SECONDS) == "hello"
@@ -424,7 +422,7 @@ async def test_a_line_that_is_too_long_is_not_kept() -> None:
         await read_line(output, 10)
 
 
-def test_the_log_gets_its_lines_again_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_are_logged_again_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mcp_django.client.stderr")
     now = 0.0
     tail = StderrTail("it", 100, lambda: now)

@@ -1,4 +1,4 @@
-"""Targets are values: checked when they are made, equal when they say the same, and silent about secrets."""
+"""Targets are values: checked when they are made, comparable, and without secrets in their repr."""
 
 import pytest
 
@@ -8,7 +8,7 @@ URL = "https://user:password@example.com:8443/mcp?key=secret"
 SECRETS = ("user", "password", "secret", "token-value", "--api-key")
 
 
-def test_what_is_shown_of_a_target_holds_no_secret(subtests: pytest.Subtests) -> None:
+def test_the_repr_of_a_target_holds_no_secret(subtests: pytest.Subtests) -> None:
     for target in [
         StreamableHTTP(URL, headers={"Authorization": "token-value"}),
         SSE(URL, headers={"Authorization": "token-value"}),
@@ -21,7 +21,7 @@ def test_what_is_shown_of_a_target_holds_no_secret(subtests: pytest.Subtests) ->
             assert ("server" if isinstance(target, Stdio) else "example.com:8443/mcp") in repr(target)
 
 
-def test_a_url_that_cannot_be_used_is_refused_without_being_shown(subtests: pytest.Subtests) -> None:
+def test_an_invalid_url_is_refused_without_being_shown(subtests: pytest.Subtests) -> None:
     for kind in [StreamableHTTP, SSE]:
         for url in [
             "ws://example.com/",
@@ -63,7 +63,7 @@ def test_headers_that_cannot_be_sent_are_refused_without_their_values(subtests: 
                 assert "secret" not in str(refused.value)
 
 
-def test_what_no_process_can_be_started_with_is_refused(subtests: pytest.Subtests) -> None:
+def test_invalid_process_options_are_refused(subtests: pytest.Subtests) -> None:
     for make in [
         lambda: Stdio(""),
         lambda: Stdio("a\0b"),
@@ -79,7 +79,7 @@ def test_what_no_process_can_be_started_with_is_refused(subtests: pytest.Subtest
             make()
 
 
-def test_targets_that_say_the_same_are_equal_and_keep_what_they_were_given() -> None:
+def test_targets_with_the_same_options_are_equal_and_keep_them() -> None:
     headers = {"A": "b"}
     first, second = (StreamableHTTP("https://example.com/mcp", headers=headers) for _ in range(2))
     assert first == second

@@ -9,7 +9,7 @@ from django.test import RequestFactory
 from mcp_django.client import Client
 from mcp_django.client.tasks.task_handle import BlockingClientTask, ClientTask
 from tests.client.task_server import COMPLETED, WORKING, TaskServer
-from tests.client.test_documented import ran
+from tests.client.test_documented import run_block
 from tests.repository.pages import ROOT, python_blocks
 from tests.support.clock import Clock
 
@@ -17,14 +17,14 @@ PAGE = ROOT / "docs" / "use-servers" / "tasks.md"
 BLOCKS = python_blocks(PAGE)
 
 
-async def test_what_the_page_shows_runs(clock: Clock) -> None:
+async def test_the_examples_of_the_page_run(clock: Clock) -> None:
     server = TaskServer("stateless", {"statusMessage": "half"}, COMPLETED)
     shown: list[Any] = []
     async with Client(server.script) as client:
         names = {"client": client, "show": lambda *step: shown.append(step)}
-        assert (await clock.advance_while(ran(BLOCKS[0], **names)))["result"].is_error is False
-        stored_id = (await ran(BLOCKS[1], **names))["stored_id"]
-        result = await clock.advance_while(ran(BLOCKS[2], **names, stored_id=stored_id))
+        assert (await clock.advance_while(run_block(BLOCKS[0], **names)))["result"].is_error is False
+        stored_id = (await run_block(BLOCKS[1], **names))["stored_id"]
+        result = await clock.advance_while(run_block(BLOCKS[2], **names, stored_id=stored_id))
         assert result["result"].is_error is False
     assert shown == [(1.0, None, "half")]
 

@@ -1,4 +1,4 @@
-"""Calls that servers answer with a task: followed to the end, or held as a handle, in both eras."""
+"""Calls that servers answer with a task: awaited to the end, or as a handle, in both eras."""
 
 import asyncio
 from collections.abc import Callable
@@ -198,7 +198,7 @@ async def test_a_task_outlives_a_broken_connection(era: str, clock: Clock) -> No
     assert server.count("tools/call") == (1 if era == "stateless" else 2), "the call is not repeated"
 
 
-async def test_a_server_that_stays_away_ends_the_wait(era: str, clock: Clock) -> None:
+async def test_a_server_that_does_not_return_ends_the_wait(era: str, clock: Clock) -> None:
     server = TaskServer(era, WORKING)
     async with Client(server.script) as client:
         call = asyncio.create_task(client.call_tool("survey"))
@@ -279,7 +279,7 @@ async def test_questions_of_a_handshake_task_are_answered_while_its_result_is_re
     assert server.count("tasks/result") == 1
 
 
-async def test_the_time_of_a_person_does_not_count(clock: Clock) -> None:
+async def test_the_time_of_a_callback_does_not_count(clock: Clock) -> None:
     asked, typed = asyncio.Event(), asyncio.Event()
 
     async def elicit(params: types.ElicitRequestParams) -> dict[str, Any]:
@@ -296,7 +296,7 @@ async def test_the_time_of_a_person_does_not_count(clock: Clock) -> None:
         assert text_of(await clock.advance_while(call)) == "done"  # type: ignore[arg-type]
 
 
-async def test_a_question_that_the_client_cannot_answer_fails_the_call(clock: Clock) -> None:
+async def test_a_request_that_the_client_cannot_answer_fails_the_call(clock: Clock) -> None:
     server = TaskServer("stateless", asks(a=FORM))
     async with Client(server.script) as client:
         with pytest.raises(CallError, match="does not support elicitation"):
@@ -436,7 +436,7 @@ async def test_a_wait_that_times_out_leaves_the_task_alone(era: str, clock: Cloc
     assert server.count("tasks/cancel") == 0
 
 
-async def test_two_waiters_ask_a_person_once(clock: Clock) -> None:
+async def test_two_waiters_run_a_callback_once(clock: Clock) -> None:
     server = TaskServer("stateless", asks(a=FORM), WORKING, COMPLETED)
     asked: list[str] = []
     typed = asyncio.Event()

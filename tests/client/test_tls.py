@@ -1,4 +1,4 @@
-"""TLS: certificates are verified, by the system's authorities or by those that the project names."""
+"""TLS: certificates are verified, by the system's authorities or by those of the project."""
 
 import datetime
 import ipaddress
@@ -19,7 +19,7 @@ from tests.client.test_http import Wire
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for 127.0.0.1 that signed itself, with its key."""
+    """Create a self-signed certificate for 127.0.0.1, with its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
     now = datetime.datetime.now(datetime.UTC)
@@ -46,7 +46,7 @@ async def answer(exchange: Exchange) -> None:
         await exchange.answer(404)
 
 
-async def test_a_certificate_of_nobody_we_know_ends_the_connection(
+async def test_a_certificate_of_an_unknown_authority_ends_the_connection(
     certificate: Path, subtests: pytest.Subtests
 ) -> None:
     for kind in [StreamableHTTP, SSE, WebSocket]:
@@ -63,7 +63,7 @@ async def test_a_certificate_of_nobody_we_know_ends_the_connection(
                 if kind is StreamableHTTP:
                     async with kind(url, environment_proxies=False, ssl_context=trusting).open() as streams:
                         assert await Wire(*streams).request("fine") == {"safe": True}
-                else:  # the door opens, and nothing is behind it
+                else:  # the port accepts connections and closes them
                     with pytest.raises(ClientConnectionError, match="answered HTTP 404"):
                         async with kind(url, environment_proxies=False, ssl_context=trusting).open():
                             pass

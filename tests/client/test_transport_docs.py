@@ -1,4 +1,4 @@
-"""The examples of docs/use-servers/transports.md, run."""
+"""The examples of docs/use-servers/transports.md run."""
 
 import sys
 from typing import Any
@@ -19,7 +19,7 @@ def run(block: str) -> dict[str, Any]:
     return names
 
 
-def test_targets_are_made_as_the_page_says() -> None:
+def test_the_targets_of_the_page_are_valid() -> None:
     names = run(TARGETS)
     shown = repr([names[name] for name in ("weather", "older", "live", "files")])
     assert shown == (
@@ -28,7 +28,7 @@ def test_targets_are_made_as_the_page_says() -> None:
     )
 
 
-def test_authorities_are_named_by_a_context() -> None:
+def test_a_context_names_the_authorities() -> None:
     target = run(AUTHORITIES)["inside"](None)
     assert isinstance(target, StreamableHTTP)
     assert target.ssl_context is not None
@@ -47,6 +47,6 @@ async def test_a_ticket_is_fetched_for_a_handshake(monkeypatch: pytest.MonkeyPat
         assert await names["live"].ticket() == "t1"
 
 
-async def test_a_command_that_ends_is_told_of() -> None:
+async def test_the_end_of_a_command_is_an_error() -> None:
     said = await run(STDIO)["check"](sys.executable, "-c", "raise SystemExit(7)")
     assert said.endswith("ended with exit code 7")

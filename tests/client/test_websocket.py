@@ -1,4 +1,4 @@
-"""Sockets to servers of others, with real ones at the other end: what goes over them, and how they end."""
+"""WebSocket connections to real sockets: their messages, and how they end."""
 
 import asyncio
 import base64
@@ -30,7 +30,7 @@ Handler = Callable[[ServerConnection], Awaitable[None]]
 
 @asynccontextmanager
 async def peer(handler: Handler, **options: Any) -> AsyncIterator[str]:
-    """A server; its URL."""
+    """Start a server, and yield its URL."""
     async with serve(handler, "127.0.0.1", 0, **{"subprotocols": ["mcp"], **options}) as server:
         (socket,) = server.sockets
         yield f"ws://127.0.0.1:{socket.getsockname()[1]}/ws"
@@ -46,7 +46,7 @@ def request(**params: Any) -> SessionMessage:
 
 
 async def end(reader: Any) -> SocketClosed:
-    """Why the connection ended; nothing may come before."""
+    """Return why the connection ended; no message may come before."""
     item = await reader.receive()
     with pytest.raises(anyio.EndOfStream):
         await reader.receive()
@@ -55,7 +55,7 @@ async def end(reader: Any) -> SocketClosed:
 
 
 async def refusal(target: WebSocket) -> SocketClosed:
-    """Why a socket did not open."""
+    """Return why a socket did not open."""
     with pytest.raises(SocketClosed) as refused:
         async with target.open():
             pass
@@ -111,14 +111,14 @@ async def test_the_handshake_has_headers_and_a_ticket_of_its_own() -> None:
     assert seen == [("/ws?tenant=a&ticket=t%2F1", "Bearer x"), ("/ws?tenant=a&ticket=t%2F2", "Bearer x")]
 
 
-async def test_a_server_that_does_not_speak_the_subprotocol_is_left() -> None:
+async def test_a_server_without_the_subprotocol_is_refused() -> None:
     async with peer(echo, subprotocols=None) as url:
         assert "did not select the subprotocol 'mcp'" in str(await refusal(WebSocket(url)))
     async with peer(echo, select_subprotocol=lambda *_: "other") as url:
         assert "selected a subprotocol other than" in str(await refusal(WebSocket(url)))
 
 
-async def test_a_refused_handshake_is_told_of_by_its_status(subtests: pytest.Subtests) -> None:
+async def test_a_refused_handshake_is_reported_by_its_status(subtests: pytest.Subtests) -> None:
     for status, said in [
         (401, "a valid credential is required"),
         (403, "access is denied"),
@@ -153,7 +153,7 @@ async def test_a_redirect_is_not_followed() -> None:
     assert not opened
 
 
-async def test_close_codes_become_words(subtests: pytest.Subtests) -> None:
+async def test_close_codes_are_described_in_words(subtests: pytest.Subtests) -> None:
     for code, said in [
         (1000, "normal closure"),
         (1001, "the server shuts down"),
@@ -181,7 +181,7 @@ async def test_close_codes_become_words(subtests: pytest.Subtests) -> None:
                     await writer.send(request())
 
 
-async def test_a_connection_that_is_cut_has_ended() -> None:
+async def test_an_aborted_connection_has_ended() -> None:
     async def cut(socket: ServerConnection) -> None:
         socket.transport.abort()
 
@@ -201,7 +201,7 @@ async def test_a_message_larger_than_allowed_ends_the_connection() -> None:
     assert "a message of more than 1000 bytes" in str(ended)
 
 
-async def test_a_server_that_answers_no_pings_is_given_up(clock: Clock) -> None:
+async def test_a_server_that_answers_no_pings_is_disconnected(clock: Clock) -> None:
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         key = next(line.split(": ")[1] for line in head.split("\r\n") if line.lower().startswith("sec-websocket-key"))
@@ -221,7 +221,7 @@ async def test_a_server_that_answers_no_pings_is_given_up(clock: Clock) -> None:
     assert "stopped answering pings" in str(ended)
 
 
-async def test_a_server_that_does_not_answer_the_handshake_is_given_up(clock: Clock) -> None:
+async def test_a_server_that_does_not_answer_the_handshake_is_a_timeout(clock: Clock) -> None:
     reached = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -237,14 +237,14 @@ async def test_a_server_that_does_not_answer_the_handshake_is_given_up(clock: Cl
     assert "did not complete the handshake within 10 seconds" in str(refused)
 
 
-async def test_a_server_that_is_not_there_is_told_of_without_what_is_secret_in_its_url() -> None:
+async def test_an_unreachable_server_is_reported_without_secrets_of_its_url() -> None:
     refused = await refusal(WebSocket("ws://user:password@127.0.0.1:9/ws?token=secret", environment_proxies=False))
     assert str(refused).startswith("The server could not be reached: ")
     assert "127.0.0.1:9/" not in str(refused)
     assert isinstance(refused, ClientConnectionError)
 
 
-async def test_leaving_closes_the_socket_also_when_cancelled() -> None:
+async def test_the_exit_closes_the_socket_also_when_cancelled() -> None:
     closed: asyncio.Queue[int | None] = asyncio.Queue()
 
     async def note(socket: ServerConnection) -> None:

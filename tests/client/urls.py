@@ -1,4 +1,4 @@
-"""A site with pages where people connect services, and one to log in at."""
+"""A site with the pages of connected services, and a login page."""
 
 from django.contrib import admin
 from django.contrib.auth.views import LoginView
