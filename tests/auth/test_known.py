@@ -230,9 +230,7 @@ class TestSharedCache:
         kept = caches["tokens"].get(store._entry_key(b"digest"))
         assert {type(value) for value in kept.values()} <= {str, int, float, list, dict, type(None)}
 
-    def test_a_user_who_is_not_active_is_not_found(
-        self, store: SharedPrincipalCache, clock: list[float], user: User
-    ) -> None:
+    def test_an_inactive_user_is_not_found(self, store: SharedPrincipalCache, clock: list[float], user: User) -> None:
         store.add(b"digest", principal(user), clock[0])
         User.objects.update(is_active=False)
         assert store.find(b"digest") is None

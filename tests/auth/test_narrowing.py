@@ -102,7 +102,7 @@ class TestAuthorizers:
         with pytest.raises(PrincipalRefused):
             await ScopeFilter(authorize=lambda principal, resource: None).filter_scopes(make_principal("a"))
 
-    async def test_a_principal_with_more_rights_is_refused_and_logged(self, caplog: Any) -> None:
+    async def test_an_authorizer_cannot_add_rights(self, caplog: Any) -> None:
         violations = []
         for changes in WIDER:
             caplog.clear()

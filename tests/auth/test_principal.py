@@ -30,7 +30,7 @@ def user(db: None) -> User:
 
 
 class TestKey:
-    def test_it_joins_issuer_subject_and_client(self) -> None:
+    def test_the_key_joins_issuer_subject_and_client(self) -> None:
         assert DjangoPrincipal(issuer="https://as", subject="7", client_id="cli").key == "https://as|7|cli"
 
     def test_crafted_names_do_not_make_two_principals_equal(self) -> None:
@@ -51,7 +51,7 @@ class TestKey:
 
 
 class TestOwner:
-    def test_it_is_the_same_through_every_client(self) -> None:
+    def test_the_owner_is_the_same_for_every_client(self) -> None:
         owners = {
             DjangoPrincipal(issuer="https://as", subject="7", client_id=client).owner for client in ("", "cli", "web")
         }
@@ -77,17 +77,17 @@ class TestOwner:
 
 
 class TestLocal:
-    def test_it_holds_every_right(self) -> None:
+    def test_the_local_principal_has_every_right(self) -> None:
         local = local_principal()
         assert local.is_local
         assert local.has_scopes(["anything"])
         assert local.has_perm("any.thing")
         assert local.user is None
 
-    async def test_it_holds_every_right_for_async_code_too(self) -> None:
+    async def test_the_local_principal_has_every_right_in_async_code(self) -> None:
         assert await local_principal(AnonymousUser()).aperm("any.thing")
 
-    def test_it_acts_as_the_user_it_was_given(self) -> None:
+    def test_the_local_principal_acts_as_its_user(self) -> None:
         user = User(username="alice")
         assert local_principal(user).user is user
 

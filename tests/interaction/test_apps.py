@@ -44,7 +44,7 @@ async def test_a_client_finds_reads_and_calls_an_app(connect, revision):
 
 
 @contract
-async def test_a_page_is_read_by_those_who_see_its_tool(either):
+async def test_a_page_is_readable_for_callers_that_see_its_tool(either):
     uri = (await list_tools(await either(server=SERVER, token="root")))["show_groups"]["_meta"]["ui"]["resourceUri"]
     client = await either(server=SERVER, token="alice")
     assert "show_groups" not in await list_tools(client)

@@ -109,7 +109,7 @@ async def test_managers_see_the_exception_of_a_handler(connect):
 
 
 @pytest.mark.transports("websocket", "stdio")
-async def test_a_cancelled_call_leaves_its_managers(connect, checkpoints):
+async def test_managers_exit_after_a_cancellation(connect, checkpoints):
     client = await connect()
     exchange = client.begin("tools/call", {"name": "wait_for_ever"}, id=5)
     await checkpoints.until("wait reached")
@@ -120,7 +120,7 @@ async def test_a_cancelled_call_leaves_its_managers(connect, checkpoints):
 
 
 @contract
-async def test_a_call_over_its_time_limit_leaves_its_managers(connect):
+async def test_managers_exit_after_a_timeout(connect):
     reply = await (await connect()).tool("time_out")
     assert "0.05" in reply.result["content"][0]["text"]
     assert ENDINGS == ["CancelledError"]

@@ -58,7 +58,7 @@ async def test_a_response_without_a_state_is_asked_for_again(modern):
     assert list(result["inputRequests"]) == ["user_name"]
 
 
-async def test_a_response_to_a_request_that_the_state_does_not_record_is_asked_for(modern):
+async def test_a_response_to_an_unrecorded_request_is_requested_again(modern):
     client = modern()
     first = (await ask(client, "ask_twice")).result
     (key,) = first["inputRequests"]
@@ -77,12 +77,12 @@ async def test_responses_to_other_requests_are_ignored(modern):
     assert text(await client.tool("ask_name", inputResponses=extra, requestState=state)) == "Hello Al"
 
 
-async def test_a_wrong_key_is_asked_again_and_no_error(modern):
+async def test_an_answer_under_a_wrong_key_is_requested_again(modern):
     result = (await modern().tool("ask_name", inputResponses={"wrong": value("Al")})).result
     assert list(result["inputRequests"]) == ["user_name"]
 
 
-async def test_the_state_changes_from_round_to_round_and_carries_what_was_learned(modern, checkpoints):
+async def test_the_state_changes_each_round_and_keeps_earlier_answers(modern, checkpoints):
     client = modern()
     first = (await ask(client, "ask_twice")).result
     second = (await ask(client, "ask_twice", first, 1)).result
@@ -229,7 +229,7 @@ async def test_a_state_sealed_under_a_fallback_key_is_still_good(modern, setting
     assert text(await ask(modern(), "ask_name", first, "Al")) == "Hello Al"
 
 
-async def test_a_state_sealed_under_a_key_that_is_gone_is_refused(modern, settings, restart):
+async def test_a_state_sealed_under_a_removed_key_is_refused(modern, settings, restart):
     settings.SECRET_KEY = "the key before"
     first = (await modern().tool("ask_name")).result
     restart()
@@ -314,7 +314,7 @@ async def test_a_conversation_has_an_end(modern):
     assert (result["isError"], rounds) == (True, 32)
 
 
-async def test_a_swallowed_question_is_still_asked(modern, checkpoints):
+async def test_a_question_whose_exception_is_suppressed_is_still_sent(modern, checkpoints):
     reply = await modern().tool("swallow")
     assert reply.result["resultType"] == "input_required"
     assert checkpoints.counts["swallowed"] == 1

@@ -30,7 +30,7 @@ async def test_initialize_names_a_session_in_visible_ascii(legacy):
     assert all(0x21 <= ord(character) <= 0x7E for character in client.session)
 
 
-async def test_sessions_have_names_of_their_own(latest_legacy):
+async def test_session_ids_are_unique(latest_legacy):
     first, second = await latest_legacy(), await latest_legacy()
     assert first.session != second.session
 

@@ -71,6 +71,6 @@ async def test_pages_of_one_list_have_one_cache_scope(modern):
     assert len({page["cacheScope"] for page in found}) == 1
 
 
-async def test_an_endpoint_lists_only_what_was_registered_for_it(either):
+async def test_an_endpoint_lists_only_its_own_primitives(either):
     client = await either(server="pages")
     assert (await client.tool("add", {"a": 1, "b": 2})).error["code"] == -32602

@@ -94,7 +94,7 @@ async def test_two_questions_at_once_are_both_answered(connect, subtests):
             assert text(await (await connect()).ask_tool(name, {}, answer)) == "1 2"
 
 
-async def test_a_loop_asks_as_long_as_the_user_likes(connect):
+async def test_a_loop_asks_until_the_user_stops_it(connect):
     script = [value(True), value("Oslo"), value(True), value("Rome"), {"action": "decline"}]
     reply = await (await connect()).ask_tool("ask_loop", {}, answers(script))
     assert text(reply) == '["Oslo","Rome"]'
@@ -327,7 +327,7 @@ async def test_handlers_can_adapt_to_missing_client_capabilities(connect):
     assert '"form":true' in text(reply)
 
 
-async def test_a_question_on_a_stream_is_answered_in_a_request_of_its_own(latest_legacy):
+async def test_a_question_on_a_stream_is_answered_in_a_separate_request(latest_legacy):
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "ask_name"})
     assert await exchange.speaks()

@@ -223,6 +223,6 @@ def test_calls_run_side_by_side(url: str, mode: str) -> None:
 
 
 @on_both
-def test_one_handler_asks_loops_samples_and_books_in_both_eras(url: str, mode: str) -> None:
+def test_a_handler_with_questions_loops_and_samples_runs_in_both_eras(url: str, mode: str) -> None:
     """`make clients` runs the same with the clients of other packages."""
     assert "5 questions answered" in asyncio.run(check("http", url, {"add_numbers": {"a": 2, "b": 3}}, mode))

@@ -301,7 +301,7 @@ async def test_calls_beyond_the_limit_wait_and_those_beyond_the_queue_are_refuse
 
 
 @on_http
-async def test_a_client_that_leaves_while_its_call_waits_ends_the_wait(limits, modern, checkpoints):
+async def test_a_disconnect_ends_the_wait_of_a_queued_call(limits, modern, checkpoints):
     limits(IN_FLIGHT=1)
     client = modern()
     first = client.begin("tools/call", {"name": "wait"})

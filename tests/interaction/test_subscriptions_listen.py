@@ -252,7 +252,7 @@ async def test_a_stream_does_not_count_as_a_call_in_flight(limits, modern):
 
 
 @on_http
-async def test_more_streams_than_a_process_has_room_for_are_refused_at_once(limits, modern):
+async def test_streams_over_the_limit_of_a_process_are_refused_at_once(limits, modern):
     limits(MAX_STREAMS=1)
     exchange = listen(modern(token="alice"), toolsListChanged=True)
     await acknowledged(exchange)

@@ -74,7 +74,7 @@ def test_required_url_elicitations_are_listed():
     assert URLElicitationRequired([visit]).data == {"elicitations": [visit]}
 
 
-def test_an_invalid_request_may_know_its_id():
+def test_an_invalid_request_may_have_an_id():
     assert InvalidRequest("no").request_id is None
     assert InvalidRequest("no", request_id=0).request_id == 0
 

@@ -221,7 +221,7 @@ async def test_events_of_a_conversation_are_limited(limits: dict[str, int], text
     assert text in await peer.error("ask")
 
 
-async def test_a_handler_may_catch_that_the_client_cannot_be_asked() -> None:
+async def test_a_handler_may_catch_the_error_of_an_unsupported_question() -> None:
     async def handler(ctx: Context) -> str:
         try:
             await ctx.elicit("a?", bool)

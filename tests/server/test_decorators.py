@@ -238,7 +238,7 @@ def test_a_server_s_strict_registry_raises_at_the_declaration() -> None:
     assert len(server.registry.tools) == 0
 
 
-def test_capabilities_follow_what_is_declared() -> None:
+def test_capabilities_follow_the_declarations() -> None:
     server = make_server()
     assert server.offered_capabilities == {"logging"}
     server.tool(hello)

@@ -91,7 +91,7 @@ async def test_a_tool_added_while_the_server_runs_is_listed_and_served(encoded: 
     assert encoded == ["tools", "tools"]
 
 
-async def test_a_tool_removed_while_the_server_runs_is_gone() -> None:
+async def test_a_tool_removed_while_the_server_runs_is_unknown() -> None:
     server = with_tools("a", "b")
     peer = PipelineClient(server)
     assert await peer.names() == ["a", "b"]

@@ -386,7 +386,7 @@ async def test_permissions_of_provided_primitives_apply_to_lists_and_calls() -> 
         await PipelineClient(server, make_principal("a.b")).call("guarded_tool")
 
 
-async def test_a_provider_is_asked_only_for_what_it_offers() -> None:
+async def test_a_provider_is_called_only_for_the_kinds_it_offers() -> None:
     class Nothing(Catalogue):
         offers = frozenset({"prompts"})
 

@@ -175,7 +175,7 @@ async def test_a_tool_of_the_loop_may_take_a_durable_step(version: str) -> None:
     assert done == [1, 2]
 
 
-async def test_a_tool_that_swallows_its_question_has_no_result_until_it_is_answered() -> None:
+async def test_a_tool_that_suppresses_its_question_has_no_result_before_the_answer() -> None:
     async def swallow(ctx: Context) -> str:
         try:
             return f"answered {(await ctx.elicit('Sure?', bool)).data}"

@@ -102,7 +102,7 @@ async def test_a_caller_with_permission_and_scopes_is_served() -> None:
     assert not (await serve(Rooms, GUEST).call("rooms_book", number=1))["isError"]
 
 
-async def test_a_function_of_the_class_and_a_name_of_the_method_are_both_asked() -> None:
+async def test_a_permission_function_of_the_class_and_one_of_the_method_both_apply() -> None:
     async def is_open(principal: Any) -> bool:
         return bool(principal.subject == "guest")
 
@@ -271,7 +271,7 @@ async def test_the_exception_handler_of_the_method_and_of_the_nearest_class_wins
     assert await peer.text("drink", what="key") == "class: KeyError"
 
 
-async def test_exception_handlers_see_what_guards_and_interceptors_raise_and_may_be_async() -> None:
+async def test_exception_handlers_get_exceptions_of_guards_and_interceptors() -> None:
     async def excuse(problem: Exception, ctx: Context) -> str:
         return f"excuse {problem}"
 

@@ -59,7 +59,7 @@ ACCEPTED = {"question-1-decision": "accept", "question-1-argument-value": "true"
 
 
 @pytest.mark.parametrize("kind", ["gunicorn-sync", "gunicorn-gthread"])
-def test_a_browser_that_leaves_cancels_its_call(kind: str) -> None:
+def test_a_disconnect_of_the_browser_cancels_its_call(kind: str) -> None:
     with serve(kind, site=SITE) as server:
         response = Player(server).start("stream", "left")
         assert wait_for(read_events(response), "message")["title"] == "tools/call"

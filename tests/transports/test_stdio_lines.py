@@ -198,7 +198,7 @@ async def test_a_descriptor_is_closed_once(pipe: tuple[int, int], monkeypatch: p
     assert sorted(closed) == sorted(pipe)
 
 
-async def test_a_writer_waits_until_what_it_wrote_is_read(pipe: tuple[int, int]) -> None:
+async def test_a_writer_waits_until_its_data_is_read(pipe: tuple[int, int]) -> None:
     source, sink = pipe
     writer = LineWriter(sink)
     await writer.write([b"progress"])

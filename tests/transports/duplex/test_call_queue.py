@@ -137,7 +137,7 @@ async def test_the_bytes_in_the_queue_are_limited(peer, stage, settings):
         assert not client.duplex.is_ready()
 
 
-async def test_a_batch_waits_until_all_of_it_may_run(peer, stage):
+async def test_a_batch_waits_until_all_its_calls_may_run(peer, stage):
     async with peer() as client:
         await client.initialize("2025-03-26")
         await client.legacy("a", "tools/call", **call("wait"))
