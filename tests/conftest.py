@@ -136,7 +136,7 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a coroutine as Django's TestCase does: what is thread-sensitive lands on the test's thread and connection.
+    """Run a coroutine as Django's TestCase does: thread-sensitive code runs on the test's thread and connection.
 
     On a thread of its own the ORM would not see the test's transaction, and would leave rows behind.
     """
@@ -248,7 +248,7 @@ def _background_threads_ended() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _nothing_counted() -> None:
-    """No test is throttled for what others did."""
+    """Reset the rates, so that no test is throttled by another one."""
     from django.core.cache import cache
 
     cache.clear()
@@ -271,7 +271,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell the process that shares out the tests which ones this worker process left out."""
+    """Report the tests that this worker process left out to the controller."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["left_out"] = dict(_left_out)
@@ -284,7 +284,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say which tests this run left out, and the command that runs them."""
+    """Report the tests that this run left out, and the command that runs them."""
     if _left_out:
         counts = ", ".join(f"{count} {marker}" for marker, count in sorted(_left_out.items()))
         terminalreporter.write_line(f"left out: {counts} (make test-all runs them)", yellow=True)

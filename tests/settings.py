@@ -81,7 +81,7 @@ TEMPLATES = [
 DATABASES = {"default": sqlite()}
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
-# The memory's tools are for a server that its own tests add, so that others know one server and what is on it.
+# The memory's tools are on a server that its own tests add, so that other tests have a single server.
 MCP: dict[str, Any] = {"AUTH": "none", "MEMORY": {"SERVER": "memory"}}
 OAUTH2_PROVIDER = oauth2_provider_settings(issuer="https://testserver")
 SILENCED_SYSTEM_CHECKS = ["mcp_django.E006", "mcp_django.W002"]  # that server; that whoever is on this machine may call

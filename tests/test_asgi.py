@@ -1,4 +1,4 @@
-"""`mount`: which requests are the endpoints' and which the application's, and what the server's lifespan does."""
+"""`mount`: requests of endpoints and of the application, and the lifespan of servers."""
 
 import asyncio
 import contextlib
@@ -65,7 +65,7 @@ async def exchange(application: Any, scope: dict[str, Any], *messages: dict[str,
 
 
 async def post(application: Any, path: str, root_path: str = "") -> tuple[int, Any]:
-    """The status, and which server and what URL a tool saw; or the path that the inner application saw."""
+    """Return the status, and the server and URL that a tool saw, or the path that the inner application saw."""
     scope = {
         "type": "http",
         "method": "POST",
@@ -99,7 +99,7 @@ async def request(application: Any, method: str, path: str, message: Any = None)
 
 
 def a_server(name: str, **given: Any) -> Server:
-    """A server whose tool tells which one it is, and what the URL captured."""
+    """A server whose tool returns its name and the captured values of the URL."""
     server = Server(name, **given)
 
     @server.tool
@@ -136,7 +136,7 @@ def test_paths_are_served_with_and_without_slashes(subtests: pytest.Subtests) ->
             async_to_sync(check)(path)
 
 
-async def test_several_servers_are_told_apart_by_their_paths() -> None:
+async def test_several_servers_are_distinguished_by_their_paths() -> None:
     application = mount(inner, servers={"mcp": a_server("one"), "mcp/two": a_server("two", alias="two")})
     assert await post(application, "/mcp") == saw("one", "/mcp")
     assert await post(application, "/mcp/two") == saw("two", "/mcp/two")
@@ -144,7 +144,7 @@ async def test_several_servers_are_told_apart_by_their_paths() -> None:
     assert await post(application, "/mcp/three") == (299, "/mcp/three")
 
 
-def test_what_converters_capture_reaches_the_handler(subtests: pytest.Subtests) -> None:
+def test_captured_values_of_converters_reach_the_handler(subtests: pytest.Subtests) -> None:
     async def check(slash: str) -> None:
         application = mount(inner, servers={"<slug:house>/rooms/<int:number>/mcp": a_server("own")})
         path = f"/main/rooms/7/mcp{slash}"
@@ -216,7 +216,7 @@ async def test_lifespans_are_entered_at_startup_and_left_at_shutdown() -> None:
         return next(messages)
 
     async def send(message: Any) -> None:
-        """What matters here is the log."""
+        """The assertions are about the log."""
 
     await application({"type": "lifespan"}, receive, send)
     assert seen == [[], ["one in", "two in"]]
@@ -230,7 +230,7 @@ async def test_lists_are_prepared_after_startup() -> None:
     messages.put_nowait(STARTUP)
 
     async def send(message: Any) -> None:
-        """What matters here is the list."""
+        """The assertions are about the list."""
 
     lifespan = asyncio.ensure_future(application({"type": "lifespan"}, messages.get, send))
     await eventually(lambda: all("wire" in vars(tool) for tool in server.registry.tools))
@@ -248,7 +248,7 @@ async def test_without_startup_the_first_call_enters_the_lifespan_and_shutdown_l
     assert log == ["one in", "one out"]
 
 
-async def test_a_lifespan_that_fails_at_startup_stops_the_process_and_says_why(
+async def test_a_lifespan_that_fails_at_startup_stops_the_process_with_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @contextlib.asynccontextmanager
@@ -364,7 +364,7 @@ def test_health_needs_no_credential_and_no_host(subtests: pytest.Subtests) -> No
 
 
 @pytest.mark.django_db
-async def test_health_is_served_where_it_is_switched_on() -> None:
+async def test_health_is_served_if_enabled() -> None:
     application = mount(inner, servers={"mcp": a_server("own", options=HEALTHY)})
     start, body = await request(application, "HEAD", "/mcp/healthz")
     assert (start["status"], body, dict(start["headers"])[b"content-length"]) == (200, b"", b"15")
@@ -378,7 +378,7 @@ async def test_health_is_served_where_it_is_switched_on() -> None:
     assert await post(mount(inner, servers=servers), "/mcp/healthz") == saw("odd", "/mcp/healthz")
 
 
-async def test_health_tells_of_the_shutdown() -> None:
+async def test_health_reports_the_shutdown() -> None:
     application = mount(inner, servers={"mcp": a_server("own", options=HEALTHY)})
     await exchange(application, {"type": "lifespan"}, STARTUP, SHUTDOWN)
     start, body = await request(application, "GET", "/mcp/healthz")

@@ -101,7 +101,7 @@ def build_form_data(page: Any, text: str) -> dict[str, str]:
     return data
 
 
-def test_no_form_of_the_admin_breaks(browser: Client, settings: Any, subtests: pytest.Subtests) -> None:
+def test_no_form_of_the_admin_fails(browser: Client, settings: Any, subtests: pytest.Subtests) -> None:
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = None
     create_package_rows("example")
     browser.force_login(User.objects.get(username="root"))
@@ -118,7 +118,7 @@ def test_no_form_of_the_admin_breaks(browser: Client, settings: Any, subtests: p
 
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
-def test_no_view_breaks(browser: Client, urls: list[str], text: str) -> None:
+def test_no_view_fails(browser: Client, urls: list[str], text: str) -> None:
     statuses: dict[tuple[str, str], int] = {}
     for url in urls:
         browser.force_login(User.objects.get())  # One of the pages logs the user out.

@@ -45,14 +45,14 @@ def test_the_tools_of_an_installed_app_are_imported(shop: Path) -> None:
         assert "discovered_shop.mcp_tools" in sys.modules
 
 
-def test_django_s_start_discovers_the_modules_of_the_setting(shop: Path) -> None:
+def test_starting_django_discovers_the_modules_of_the_setting(shop: Path) -> None:
     (shop / "assistants.py").touch()
     with install():
         autodiscover("assistants")
         assert "discovered_shop.assistants" in sys.modules
 
 
-def test_several_module_names_are_looked_for(shop: Path) -> None:
+def test_several_module_names_are_discovered(shop: Path) -> None:
     (shop / "one.py").touch()
     (shop / "two.py").touch()
     with install():
@@ -60,7 +60,7 @@ def test_several_module_names_are_looked_for(shop: Path) -> None:
         assert {"discovered_shop.one", "discovered_shop.two"} <= sys.modules.keys()
 
 
-def test_apps_without_tools_and_modules_called_mcp_are_passed_over(shop: Path) -> None:
+def test_apps_without_tools_and_modules_called_mcp_are_skipped(shop: Path) -> None:
     with install():
         autodiscover()
 

@@ -52,7 +52,7 @@ def test_kinds_of_errors_keep_their_code_and_details() -> None:
     assert type(translated.meta[ERRORS_KEY]["__all__"][0]) is str
 
 
-def test_everything_else_is_a_bug(subtests: pytest.Subtests) -> None:
+def test_every_other_exception_is_a_bug(subtests: pytest.Subtests) -> None:
     cases = (
         RuntimeError("x"),
         KeyError("x"),

@@ -37,7 +37,7 @@ def test_a_page_is_cleaned_when_it_is_rendered() -> None:
     assert response.render().content == b"ab"
 
 
-def test_other_responses_stay_as_they_are() -> None:
+def test_other_responses_are_unchanged() -> None:
     data = "\u202e".encode()
     assert clean_response(HttpResponse(data, content_type="text/csv")).content == data
 

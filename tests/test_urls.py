@@ -71,7 +71,7 @@ def test_the_urls_may_be_included_several_times_in_namespaces_of_their_own() -> 
         assert resolve("/acme/staff/main/").kwargs == {"tenant": "acme", "house": "main"}
 
 
-def test_with_a_setting_that_cannot_be_used_nothing_is_served(subtests: pytest.Subtests) -> None:
+def test_with_an_invalid_setting_nothing_is_served(subtests: pytest.Subtests) -> None:
     for value in ({"AUTH": 5}, {"AUTH": "none", "LIMITS": {"BODY": "x"}}):
         with subtests.test(value=value):
             servers = {"default": {"HEALTHZ": True}}
@@ -87,7 +87,7 @@ def test_the_default_path_is_mcp() -> None:
 
 @pytest.mark.usefixtures("served")
 @pytest.mark.django_db
-def test_health_needs_no_credential_where_it_is_switched_on(subtests: pytest.Subtests) -> None:
+def test_health_needs_no_credential_if_enabled(subtests: pytest.Subtests) -> None:
     async def check(where: str) -> None:
         answer = await AsyncClient().get(where)
         assert (answer.status_code, answer.content) == (200, b'{"status":"ok"}')
@@ -106,21 +106,21 @@ def test_health_needs_no_credential_where_it_is_switched_on(subtests: pytest.Sub
 
 @pytest.mark.usefixtures("served")
 @pytest.mark.django_db
-def test_health_is_told_under_wsgi_too() -> None:
+def test_health_is_served_under_wsgi() -> None:
     answer = Client().head("/api/mcp/healthz")
     assert (answer.status_code, answer.content, answer.headers["Content-Length"]) == (200, b"", "15")
 
 
 @pytest.mark.usefixtures("served")
 @pytest.mark.django_db
-def test_health_needs_no_login_where_everything_does(settings: Any) -> None:
+def test_health_needs_no_login_with_the_login_required_middleware(settings: Any) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     assert Client().get("/api/mcp/healthz").json() == {"status": "ok"}
 
 
 @pytest.mark.usefixtures("served")
 @pytest.mark.django_db
-def test_health_is_served_where_each_request_is_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_is_served_with_atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     assert Client().get("/api/mcp/healthz").status_code == 200
 
@@ -147,7 +147,7 @@ def test_health_during_a_shutdown_is_logged_once(
     assert len([record for record in caplog.records if record.name == "mcp_django.lifecycle"]) == 2
 
 
-def test_links_to_pages_stay_below_the_prefix_that_the_call_came_through() -> None:
+def test_links_to_pages_keep_the_prefix_of_the_call() -> None:
     conf = ModuleType("urls_of_this_test")
     vars(conf)["urlpatterns"] = [
         path("<slug:tenant>/", include("mcp_django.urls", namespace="tenants")),
@@ -165,7 +165,7 @@ def test_links_to_pages_stay_below_the_prefix_that_the_call_came_through() -> No
             assert get_services().elicitation_pages.unseal_visit(found.kwargs["token"], "page") == visit
 
 
-def test_a_way_in_below_a_server_is_not_taken_for_a_value_in_the_path_of_another() -> None:
+def test_a_path_below_a_server_is_not_a_captured_value_of_another() -> None:
     servers = {"default": {"HEALTHZ": True}, "tenants": {"PATH": "mcp/<slug:tenant>"}}
     with override_settings(MCP={"AUTH": "none", "SERVERS": servers}, ROOT_URLCONF="mcp_django.urls"):
         assert resolve("/mcp/acme").kwargs == resolve("/mcp/acme/sse").kwargs == {"tenant": "acme"}

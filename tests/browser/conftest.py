@@ -58,7 +58,7 @@ def shared_page(chromium: Browser) -> Iterator[tuple[Page, list[str]]]:
     complaints: list[str] = []
     page = chromium.new_page()
     page.set_default_timeout(WAIT_SECONDS * 1000)
-    page.on("console", lambda said: complaints.append(said.text) if _is_ours(said) else None)
+    page.on("console", lambda message: complaints.append(message.text) if _is_ours(message) else None)
     page.on("pageerror", lambda problem: complaints.append(str(problem)))
     yield page, complaints
     page.close()
@@ -66,7 +66,7 @@ def shared_page(chromium: Browser) -> Iterator[tuple[Page, list[str]]]:
 
 @pytest.fixture
 def open_page(shared_page: tuple[Page, list[str]], address: str, person: User) -> Iterator[Open]:
-    """Opens a path, as somebody who is logged in. Whatever the browser complains about fails the test."""
+    """Open a path as a logged-in user. An error or warning of the browser fails the test."""
     page, complaints = shared_page
     page.goto("about:blank")
     complaints.clear()
@@ -106,10 +106,10 @@ class _Thanks(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
-def _is_ours(said: ConsoleMessage) -> bool:
-    """Is it about the pages, and not about a status that was meant, or what the page for logging in lacks here?"""
-    loading = said.text.startswith("Failed to load resource")
-    return said.type in ("error", "warning") and (not loading or "/mcp_django/" in said.location["url"])
+def _is_ours(message: ConsoleMessage) -> bool:
+    """Return True for a message about the pages, and not about an expected status or the login page."""
+    loading = message.text.startswith("Failed to load resource")
+    return message.type in ("error", "warning") and (not loading or "/mcp_django/" in message.location["url"])

@@ -29,7 +29,7 @@ class Keyboard:
         self.area = area
 
     def focused(self) -> dict[str, Any]:
-        """What has the focus."""
+        """Return the focused element."""
         found: dict[str, Any] = self.page.evaluate(_FOCUSED, self.area)
         return found
 
@@ -41,7 +41,7 @@ class Keyboard:
         return found
 
     def to(self, text: str) -> "Keyboard":
-        """Go on to what is called `text`."""
+        """Move the focus to the element with the text."""
         for _ in range(MOST):
             if self.next()["text"].startswith(text):
                 return self
@@ -70,7 +70,7 @@ class Keyboard:
         return self
 
     def stops(self) -> list[str]:
-        """What can be reached on the page, in order."""
+        """Return the focusable elements of the page, in order."""
         found = []
         for _ in range(MOST):
             stop = self.next()

@@ -67,7 +67,7 @@ class ScriptHost:
         self.complaints: list[str] = []
         self.serve: Callable[[dict[str, Any]], dict[str, Any]] = lambda params: {"content": []}
         page.set_default_timeout(WAIT_SECONDS * 1000)
-        page.on("console", lambda said: self.complaints.append(said.text))
+        page.on("console", lambda message: self.complaints.append(message.text))
         page.on("pageerror", lambda problem: self.complaints.append(str(problem)))
         page.expose_function("serveTool", self._serve_tool)
 

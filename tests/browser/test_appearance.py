@@ -22,7 +22,7 @@ PAGES = ["web", "loopback", "error", "connections", "no-connections", "tokens", 
 
 @pytest.fixture
 def addresses(person: User, site: Settings) -> dict[str, str]:
-    """Where the pages are; what they show is as long as it can get."""
+    """The paths of the pages, with contents of maximum length."""
     url = f"https://{'a-very-long-host.' * 6}example/mcp"
     used = {alias: {"URL": url, "AUTH": {"TYPE": "oauth"}} for alias in ("w" * 32, "notes")}
     site.MCP = site.MCP | {"CLIENTS": used}

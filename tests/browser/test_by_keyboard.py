@@ -10,34 +10,34 @@ from tests.browser.conftest import PHONE, Open
 from tests.contrib.oauth.clients import ISSUER, LOOPBACK, MCP, SCOPES, WEB, Source, authorization_path, make_client
 
 
-def test_a_scope_is_taken_away_and_the_rest_allowed(open_page: Open) -> None:
+def test_a_scope_is_unticked_and_the_rest_granted(open_page: Open) -> None:
     keys = open_page(authorization_path(make_client(source=Source.DOCUMENT)))
     keys.to("Change airports").press("Space").to("Allow")
-    said = keys.leave("Enter", WEB)
-    assert (said["state"], said["iss"]) == ("st-1", ISSUER)
-    assert "code" in said
+    query = keys.leave("Enter", WEB)
+    assert (query["state"], query["iss"]) == ("st-1", ISSUER)
+    assert "code" in query
     assert toolkit_compat.get_grant_model().objects.get().scope == "airports:read"
 
 
-def test_everything_on_the_consent_page_is_reached_in_the_order_it_is_read(open_page: Open) -> None:
+def test_the_tab_order_of_the_consent_page_is_its_reading_order(open_page: Open) -> None:
     keys = open_page(authorization_path(make_client(LOOPBACK), redirect_uri=LOOPBACK), width=PHONE)
     stops = [stop.splitlines()[0] for stop in keys.stops()]
     assert stops == ["Skip to content", "Not you?", *SCOPES.values(), "Cancel", "Allow", "Details"]
 
 
-def test_cancel_tells_the_client(open_page: Open) -> None:
+def test_cancel_redirects_with_an_error(open_page: Open) -> None:
     keys = open_page(authorization_path(make_client())).to("Cancel")
-    said = keys.leave("Enter", WEB)
-    assert (said["error"], said["state"], said["iss"]) == ("access_denied", "st-1", ISSUER)
+    query = keys.leave("Enter", WEB)
+    assert (query["error"], query["state"], query["iss"]) == ("access_denied", "st-1", ISSUER)
     assert not Consent.objects.exists()
 
 
-def test_enter_on_a_tick_box_allows_nothing(open_page: Open) -> None:
+def test_enter_on_a_checkbox_grants_nothing(open_page: Open) -> None:
     keys = open_page(authorization_path(make_client())).to("Look up airports")
     assert keys.leave("Enter", WEB)["error"] == "access_denied"
 
 
-def test_a_program_on_this_computer_gets_its_answer(open_page: Open) -> None:
+def test_a_program_on_this_computer_gets_the_redirect(open_page: Open) -> None:
     uri = "http://localhost:33418/callback"
     keys = open_page(authorization_path(make_client(LOOPBACK), redirect_uri=uri)).to("Allow")
     assert "code" in keys.leave("Enter", uri)
@@ -48,7 +48,7 @@ def test_a_program_on_this_computer_may_send_the_browser_on(open_page: Open, lis
     keys.leave("Enter", f"{WEB}/done")
 
 
-def test_who_takes_all_ticks_away_is_told(open_page: Open) -> None:
+def test_a_form_without_ticked_scopes_shows_an_error(open_page: Open) -> None:
     keys = open_page(authorization_path(make_client()))
     keys.to("Look up").press("Space").to("Change").press("Space").to("Allow").submit()
     assert "Nothing is selected" in keys.page.get_by_role("alert").inner_text()
@@ -56,7 +56,7 @@ def test_who_takes_all_ticks_away_is_told(open_page: Open) -> None:
     assert "code" in keys.leave("Enter", WEB)
 
 
-def test_details_open(open_page: Open) -> None:
+def test_details_can_be_opened(open_page: Open) -> None:
     keys = open_page(authorization_path(make_client())).to("Details").press("Enter")
     assert keys.page.get_by_text(MCP).is_visible()
     assert keys.next()["text"] == "Connected applications"
@@ -94,7 +94,7 @@ def test_a_token_is_made_and_revoked(open_page: Open, person: User) -> None:
     assert not row.is_usable
 
 
-def test_a_mistake_in_the_form_is_said_where_it_is(open_page: Open, person: User) -> None:
+def test_an_error_of_the_form_is_shown_at_its_field(open_page: Open, person: User) -> None:
     keys = open_page("/o/tokens/").to("Make the token").submit()
     field = keys.page.get_by_label("Name")
     assert field.get_attribute("aria-invalid") == "true"

@@ -83,7 +83,7 @@ def run_until(page: Page, is_reached: Callable[[], bool]) -> None:
             page.remove_listener(event, handler)
 
 
-def test_the_room_is_usable_and_live(room: Page) -> None:
+def test_the_control_room_is_usable_and_live(room: Page) -> None:
     room.clock.install()
     room.goto(ROOM)
     room.locator("#chart-1-table summary").click()
@@ -153,7 +153,7 @@ def test_the_playground_is_usable(room: Page, settings: Settings) -> None:
     check(room, ignored=OF_DJANGO, own=OWN)
 
 
-def test_the_page_of_a_call_leads_through_its_rounds(room: Page) -> None:
+def test_the_page_of_a_call_links_its_rounds(room: Page) -> None:
     now, conversation = timezone.now(), {"conversation": "c" * 32, "milliseconds": 900.0, "waited_milliseconds": 0.0}
     question = Timeline((RecordedWait("thread", 100.0, 400.0), RecordedWait("elicitation/create", 890.0, 890.0)))
     first = make_record(

@@ -50,7 +50,7 @@ start().then(() => send({ method: "ui/notifications/size-changed", params: { wid
 
 
 class SitePolicyMiddleware:
-    """Sets the strict policy of a careful site, unless a cookie says that the site has none."""
+    """Set a strict policy, unless a cookie disables it."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -96,7 +96,7 @@ def server(transactional_db: None, settings: Settings) -> Iterator[Server]:
             return {"number": number, "user": ctx.principal.user.get_username()}
 
     bridge = (VIEWS / "bridge.html").read_text()
-    # Of the outside there is only the collector, which counts what reaches the network.
+    # The only other host is the collector, which counts the requests that reach the network.
     hostile = (VIEWS / "hostile.html").read_text().replace("WSCOLLECTOR", "ws://collector.example")
     declare_app("cart", bridge + CART)
     declare_app("hostile", bridge + hostile.replace("COLLECTOR", "https://collector.example"))
@@ -114,7 +114,7 @@ def server(transactional_db: None, settings: Settings) -> Iterator[Server]:
 
 
 class Playground:
-    """The page in a browser whose user is root, who acts as ada."""
+    """The page in the browser of root, acting as ada."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -163,7 +163,7 @@ def send_static_file(route: Route) -> None:
     route.fulfill(body=(STATIC[path.partition("/")[0]] / path).read_bytes(), content_type=kind)
 
 
-def test_an_app_is_shown_in_place_and_acts_as_the_user(playground: Playground) -> None:
+def test_an_embedded_app_acts_as_the_user(playground: Playground) -> None:
     page, app = playground.page, playground.app
     playground.run("show_cart")
     expect(app.locator("#input")).to_have_text("{}")
@@ -207,7 +207,7 @@ def test_an_app_is_shown_in_place_and_acts_as_the_user(playground: Playground) -
 
 
 @pytest.mark.parametrize("has_policy", [True, False], ids=["strict site", "site without a policy"])
-def test_a_hostile_app_in_place_gets_nothing(playground: Playground, has_policy: bool) -> None:
+def test_a_hostile_embedded_app_gets_nothing(playground: Playground, has_policy: bool) -> None:
     page = playground.page
     if not has_policy:
         page.context.add_cookies([{"name": SITE_POLICY_COOKIE, "value": "none", "domain": "localhost", "path": "/"}])

@@ -76,7 +76,7 @@ def test_forms_lists_and_media_of_the_playground_are_usable(room: Page, settings
     expect(room.locator(".playground-entries s").first).to_be_visible()
     check(room, ignored=OF_DJANGO)
 
-    # What is typed is sent, also what the browser would not accept for a date; the error stands at the field.
+    # Typed values are sent, also invalid dates; the error is shown at the field.
     room.goto(f"{PLAYGROUND}?name=plan_trip")
     room.locator("#id_argument-day").fill("31.12.")
     room.locator("[id='id_argument-trip/city']").fill("Oslo")

@@ -109,7 +109,7 @@ def boss(site_url: str) -> User:
 
 @pytest.fixture
 def page(chromium: Browser, site_url: str, boss: User) -> Iterator[Page]:
-    """A page of the administrator. Whatever the browser complains about fails the test."""
+    """A page of the administrator. An error or warning of the browser fails the test."""
     client = Client()
     client.force_login(boss)
     key = client.cookies[django_settings.SESSION_COOKIE_NAME].value
@@ -119,8 +119,8 @@ def page(chromium: Browser, site_url: str, boss: User) -> Iterator[Page]:
     page.set_default_timeout(WAIT_SECONDS * 1000)
     page.on(
         "console",
-        lambda said: (
-            complaints.append(f"{page.url} {said.location}: {said.text[:60]}") if is_unexpected(said) else None
+        lambda message: (
+            complaints.append(f"{page.url} {message.location}: {message.text[:60]}") if is_unexpected(message) else None
         ),
     )
     page.on("pageerror", lambda problem: complaints.append(str(problem)))
@@ -129,9 +129,9 @@ def page(chromium: Browser, site_url: str, boss: User) -> Iterator[Page]:
     assert complaints == []
 
 
-def is_unexpected(said: ConsoleMessage) -> bool:
+def is_unexpected(message: ConsoleMessage) -> bool:
     """Return True unless the message is about a status that a test expects, or about axe, which has no URL."""
-    return bool(said.location["url"]) and not said.text.startswith("Failed to load resource")
+    return bool(message.location["url"]) and not message.text.startswith("Failed to load resource")
 
 
 def admin_paths() -> list[str]:
@@ -165,7 +165,7 @@ def admin_paths() -> list[str]:
     ]
 
 
-def test_pages_of_the_admin(page: Page, subtests: pytest.Subtests) -> None:
+def test_pages_of_the_admin_are_accessible_under_a_strict_policy(page: Page, subtests: pytest.Subtests) -> None:
     for path in admin_paths():
         with subtests.test(path):
             response = page.goto(f"/admin/mcp_django/{path}")
@@ -174,7 +174,7 @@ def test_pages_of_the_admin(page: Page, subtests: pytest.Subtests) -> None:
             check(page, ignored=OF_DJANGO | PARTS_OF_DJANGO.get(re.sub(r"\d+/", "", path), set()))
 
 
-def test_the_state_of_a_session_is_in_sight_before_and_after_its_end(page: Page) -> None:
+def test_the_state_of_a_session_is_visible_before_and_after_its_end(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 844})
     page.goto("/admin/mcp_django/session/")
     box = page.locator("th.column-state").bounding_box()
@@ -185,7 +185,7 @@ def test_the_state_of_a_session_is_in_sight_before_and_after_its_end(page: Page)
     assert page.locator("td.field-protocol, th.field-protocol").first.evaluate("it => it.getClientRects().length") == 1
 
 
-def test_a_new_token_is_in_sight_to_be_copied(page: Page) -> None:
+def test_a_new_token_is_visible_for_copying(page: Page) -> None:
     page.goto("/admin/mcp_django/personalaccesstoken/add/")
     page.locator("#id_name").fill("CI")
     page.locator("input[name=_save]").click()
@@ -195,7 +195,7 @@ def test_a_new_token_is_in_sight_to_be_copied(page: Page) -> None:
     check(page, ignored=OF_DJANGO)
 
 
-def test_the_result_of_a_check_is_in_sight(page: Page, settings: Settings) -> None:
+def test_the_result_of_a_check_is_visible(page: Page, settings: Settings) -> None:
     page.set_viewport_size({"width": 390, "height": 700})
     github = settings.MCP["CLIENTS"]["github"]
     settings.MCP = settings.MCP | {"CLIENTS": {"alpha": github, "beta": github, "github": github}}
@@ -210,7 +210,9 @@ def test_the_result_of_a_check_is_in_sight(page: Page, settings: Settings) -> No
     page.wait_for_url("**/mcp/clients/github/connect/")
 
 
-def test_the_pages_around_a_visited_link(page: Page, boss: User, subtests: pytest.Subtests) -> None:
+def test_pages_of_a_visited_link_are_accessible_under_a_strict_policy(
+    page: Page, boss: User, subtests: pytest.Subtests
+) -> None:
     pages = get_services().elicitation_pages
     other = User.objects.create_user("other")
     request = RequestFactory().get("/mcp")

@@ -1,4 +1,4 @@
-"""MCP["CLIENTS"]: what is understood, what is refused and how, and that no secret is shown."""
+"""MCP["CLIENTS"]: valid and invalid values, and messages without secrets."""
 
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,16 @@ def read(entry: Any, alias: str = "one") -> ClientSettings:
         return conf.get_settings().clients[alias]
 
 
-def complaint(entry: Any, alias: str = "one") -> str:
-    """What get_settings() and the system check say, which must not be a secret."""
+def read_error(entry: Any, alias: str = "one") -> str:
+    """Return the message of get_settings() and of the system check, which must contain no secret."""
     with override_settings(MCP={"CLIENTS": {alias: entry}}):
         with pytest.raises(ImproperlyConfigured) as caught:
             conf.get_settings()
         checked = " ".join(message.msg for message in check_settings(None) if message.id == "mcp_django.E003")
-    said = str(caught.value)
-    assert said.splitlines()[0] in checked
-    assert "s3cret" not in said + checked
-    return said
+    text = str(caught.value)
+    assert text.splitlines()[0] in checked
+    assert "s3cret" not in text + checked
+    return text
 
 
 def test_a_url_or_a_command_alone_is_enough() -> None:
@@ -45,7 +45,7 @@ def test_a_url_or_a_command_alone_is_enough() -> None:
     assert (client.kind, client.display_location) == ("stdio", "npx (2 arguments)")
 
 
-def test_the_transport_is_what_the_url_means(subtests: pytest.Subtests) -> None:
+def test_the_scheme_of_the_url_chooses_the_transport(subtests: pytest.Subtests) -> None:
     for entry, kind in (
         ({"URL": "http://127.0.0.1:8000/mcp"}, "http"),
         ({"URL": "https://x.example/sse", "TRANSPORT": "sse"}, "sse"),
@@ -56,7 +56,7 @@ def test_the_transport_is_what_the_url_means(subtests: pytest.Subtests) -> None:
             assert read(entry).kind == kind
 
 
-def test_every_key_of_a_url_is_read() -> None:
+def test_every_option_of_a_url_is_read() -> None:
     entry = {
         "URL": f"{URL}?key=s3cret",
         "TRANSPORT": "http",
@@ -169,15 +169,15 @@ def test_invalid_values_are_reported_with_their_path(subtests: pytest.Subtests) 
     )
     for entry, where, what in cases:
         with subtests.test(entry=entry, where=where, what=what):
-            said = complaint(entry)
-            assert said.startswith(f'MCP["CLIENTS"]["one"]{where}')
-            assert what in said
+            text = read_error(entry)
+            assert text.startswith(f'MCP["CLIENTS"]["one"]{where}')
+            assert what in text
 
 
 def test_aliases_are_words_that_can_be_prefixes(subtests: pytest.Subtests) -> None:
     for alias in ("", "Big", "a__b", "a_", "_a", "9a", "a b", "a.b", "a" * 33, 7, "ä"):
         with subtests.test(alias=alias):
-            assert "which is not a word of at most 32 small letters" in complaint({"URL": URL}, alias)
+            assert "which is not a word of at most 32 small letters" in read_error({"URL": URL}, alias)
 
     for alias in ("a", "github", "my-files", "my_files", "a1", "a" * 32, "a-_-b"):
         with subtests.test(alias=alias):
@@ -193,7 +193,7 @@ def test_the_clients_are_a_dict(subtests: pytest.Subtests) -> None:
             assert "s3cret" not in str(caught.value)
 
 
-def test_a_misspelt_key_is_ignored_and_reported_with_what_was_meant() -> None:
+def test_a_misspelt_key_is_ignored_and_reported_with_a_suggestion() -> None:
     entry = {"URL": URL, "TIMOUT": 3, "ALIAS": "two", "AUTH": BEARER | {"TOKENS": 1}}
     with override_settings(MCP={"CLIENTS": {"one": entry}}):
         assert conf.get_settings().clients["one"].alias == "one"
@@ -202,6 +202,6 @@ def test_a_misspelt_key_is_ignored_and_reported_with_what_was_meant() -> None:
     assert found['MCP["CLIENTS"]["one"]["TIMOUT"] is not an option.'] == "Did you mean 'TIMEOUT'?"
 
 
-def test_the_others_are_there_while_one_is_wrong() -> None:
+def test_valid_entries_are_kept_while_one_is_invalid() -> None:
     with override_settings(MCP={"CLIENTS": {"one": {}, "two": {"URL": URL}}}):
         assert [problem.path for problem in conf.get_problems()] == ['MCP["CLIENTS"]["one"]']

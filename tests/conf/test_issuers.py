@@ -1,4 +1,4 @@
-"""MCP["ISSUERS"]: what is understood, what is refused and how, and that no secret is shown."""
+"""MCP["ISSUERS"]: valid and invalid values, and messages without secrets."""
 
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,16 @@ def read(*entries: Any) -> tuple[IssuerSettings, ...]:
         return conf.get_settings().issuers
 
 
-def complaint(*entries: Any) -> str:
-    """What get_settings() and the system check say, which must not be a secret."""
+def read_error(*entries: Any) -> str:
+    """Return the message of get_settings() and of the system check, which must contain no secret."""
     with override_settings(MCP={"ISSUERS": list(entries)}):
         with pytest.raises(ImproperlyConfigured) as caught:
             conf.get_settings()
         checked = " ".join(message.msg for message in run_checks() if message.id == "mcp_django.E003")
-    said = str(caught.value)
-    assert said.splitlines()[0] in checked
-    assert "s3cret" not in said + checked
-    return said
+    text = str(caught.value)
+    assert text.splitlines()[0] in checked
+    assert "s3cret" not in text + checked
+    return text
 
 
 def test_an_issuer_alone_is_enough() -> None:
@@ -111,18 +111,18 @@ def test_invalid_values_are_reported_with_their_path(subtests: pytest.Subtests) 
     )
     for entry, where, what in cases:
         with subtests.test(entry=entry, where=where, what=what):
-            said = complaint(entry)
-            assert said.startswith(f'MCP["ISSUERS"][0]{where} ')
-            assert what in said
+            text = read_error(entry)
+            assert text.startswith(f'MCP["ISSUERS"][0]{where} ')
+            assert what in text
 
 
 def test_values_shared_by_two_entries_are_reported() -> None:
-    assert 'MCP["ISSUERS"][1]["ISSUER"] is the same as in an earlier entry' in complaint(
+    assert 'MCP["ISSUERS"][1]["ISSUER"] is the same as in an earlier entry' in read_error(
         {"ISSUER": URL}, {"ISSUER": URL}
     )
     one, two = {"ISSUER": URL, **ASKED}, {"ISSUER": f"{URL}/two", **ASKED}
-    assert 'MCP["ISSUERS"][1]["PREFIX"] must distinguish' in complaint(one, two)
-    assert 'MCP["ISSUERS"][1]["PREFIX"] must distinguish' in complaint({**one, "PREFIX": "a"}, {**two, "PREFIX": "ab"})
+    assert 'MCP["ISSUERS"][1]["PREFIX"] must distinguish' in read_error(one, two)
+    assert 'MCP["ISSUERS"][1]["PREFIX"] must distinguish' in read_error({**one, "PREFIX": "a"}, {**two, "PREFIX": "ab"})
     assert len(read({**one, "PREFIX": "a_"}, {**two, "PREFIX": "b_"})) == 2
 
 
@@ -148,4 +148,4 @@ def test_issuers_need_https_except_on_this_machine(subtests: pytest.Subtests) ->
 
     for url in ("http://localhost.example", "http://127.0.0.1.example", "http://10.0.0.1"):
         with subtests.test(url=url):
-            assert "https" in complaint({"ISSUER": url})
+            assert "https" in read_error({"ISSUER": url})

@@ -89,7 +89,7 @@ def test_an_unknown_key_is_a_problem_with_a_suggestion_but_does_not_stop_the_pro
             assert settings_of(setting) == settings_of({})
 
 
-def test_a_value_that_cannot_be_used_stops_the_project_by_name(subtests: pytest.Subtests) -> None:
+def test_an_invalid_value_stops_the_project_with_its_name(subtests: pytest.Subtests) -> None:
     cases = (
         ("token", "MCP"),
         ({"LIMITS": [1]}, 'MCP["LIMITS"]'),
@@ -155,7 +155,7 @@ def test_unknown_names_in_auth_are_refused_with_a_suggestion(subtests: pytest.Su
     assert problem.suggestion == "token"
 
 
-def test_another_server_is_named_after_its_alias_and_lives_below_it() -> None:
+def test_another_server_has_the_name_and_the_path_of_its_alias() -> None:
     servers = settings_of({"SERVERS": {"default": {}, "staff": {}, "ops": {"PATH": "ops"}}}).servers
     assert (servers["staff"].name, servers["staff"].path, servers["ops"].path) == ("staff", "mcp/staff", "ops")
 
@@ -172,11 +172,11 @@ def test_modules_to_discover_are_known_although_other_values_are_wrong() -> None
 
 
 @override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=["old", "older"])
-def test_the_key_that_seals_comes_first() -> None:
+def test_the_sealing_key_is_the_first_one() -> None:
     assert conf.secret_keys() == ["new", "old", "older"]
 
 
-def test_allowed_hosts_are_those_django_allows(subtests: pytest.Subtests) -> None:
+def test_allowed_hosts_match_those_of_django(subtests: pytest.Subtests) -> None:
     for debug, written, read in (
         (True, [], [".localhost", "127.0.0.1", "[::1]"]),
         (True, ["a.example"], ["a.example"]),
@@ -213,7 +213,7 @@ def test_every_default_can_also_be_written(subtests: pytest.Subtests) -> None:
                     assert hint.__metadata__[0](value) == value
 
 
-def test_settings_are_values(subtests: pytest.Subtests) -> None:
+def test_settings_are_immutable_values(subtests: pytest.Subtests) -> None:
     for section in SECTIONS:
         with subtests.test(section=section), pytest.raises(dataclasses.FrozenInstanceError):
             setattr(section(), dataclasses.fields(section)[0].name, None)
@@ -243,14 +243,16 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], ShopSettings]
 
 
 class TestSectionsOfApps:
-    def test_one_is_read_like_the_rest_of_the_setting(self, shop: Callable[[], ShopSettings], settings: Any) -> None:
+    def test_a_section_is_read_like_the_rest_of_the_setting(
+        self, shop: Callable[[], ShopSettings], settings: Any
+    ) -> None:
         assert shop() == ShopSettings()
         settings.MCP = {"SHOP": {"MOST": 4, "NAME": "x", "RATE": 1, "TAGS": ["a"], "IS_OPEN": False, "FLOORS": 2}}
         assert shop() == ShopSettings(most=4, name="x", rate=1.0, tags=("a",), is_open=False, floors=2)
         settings.MCP = {}
         assert shop() == ShopSettings()
 
-    def test_a_wrong_value_stops_the_project_by_name(
+    def test_a_wrong_value_stops_the_project_with_its_name(
         self, shop: Callable[[], ShopSettings], settings: Any, subtests: pytest.Subtests
     ) -> None:
         cases = (
@@ -269,16 +271,16 @@ class TestSectionsOfApps:
                 assert str(caught.value) == f'MCP["SHOP"]["{key}"] {complaint}'
                 assert shop() == ShopSettings()
 
-    def test_a_key_that_it_does_not_have_is_a_problem_with_a_suggestion(self, shop: Any) -> None:
+    def test_an_unknown_key_of_a_section_is_a_problem_with_a_suggestion(self, shop: Any) -> None:
         [problem] = problems_of({"SHOP": {"MOTS": 4}})
         assert (problem.path, problem.suggestion, problem.unknown) == ('MCP["SHOP"]["MOTS"]', "MOST", True)
 
-    def test_without_its_app_it_is_no_option(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_its_app_a_section_is_no_option(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(conf, "_SECTIONS", {})
         [problem] = problems_of({"SHOP": {"MOST": 4}})
         assert (problem.path, problem.unknown) == ('MCP["SHOP"]', True)
 
-    def test_a_key_that_is_taken_or_no_key_is_refused(self, shop: Any, subtests: pytest.Subtests) -> None:
+    def test_an_existing_or_invalid_key_is_refused(self, shop: Any, subtests: pytest.Subtests) -> None:
         def check(key: str) -> None:
             @dataclasses.dataclass
             class Other:
@@ -302,7 +304,7 @@ class TestSectionsOfApps:
             conf.register_settings("OTHER", int)
 
 
-def test_icons_are_urls_or_say_more() -> None:
+def test_icons_are_urls_or_dicts() -> None:
     one = {"src": "https://a.example/i.png", "sizes": ["48x48"]}
     found = settings_of(
         {

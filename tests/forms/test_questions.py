@@ -1,4 +1,4 @@
-"""Django forms as questions: what a client is asked, and the bound form that its answer makes."""
+"""Django forms as questions: the requested schema, and the bound form of the answer."""
 
 import datetime as dt
 import itertools
@@ -48,12 +48,12 @@ def refused(form: Any, content: Any) -> str:
     return str(caught.value)
 
 
-class Stay(forms.Form):
-    """A form with most of what forms have."""
+class BookingForm(forms.Form):
+    """A form with most features of forms."""
 
     guest = forms.CharField(label="Name of the guest", max_length=20, help_text="As in the <b>passport</b>")
     nights = forms.IntegerField(min_value=1, max_value=30, initial=2)
-    board = forms.ChoiceField(choices=[("", "---"), ("half", "Half board"), ("full", "Full board")], required=False)
+    meals = forms.ChoiceField(choices=[("", "---"), ("half", "Half board"), ("full", "Full board")], required=False)
     until = forms.DateField(required=False)
 
     def clean(self) -> Any:
@@ -63,7 +63,7 @@ class Stay(forms.Form):
 
 
 def test_a_form_is_asked_with_its_labels_help_texts_initial_values_and_rules() -> None:
-    assert ask(Stay).schema == {
+    assert ask(BookingForm).schema == {
         "type": "object",
         "properties": {
             "guest": {
@@ -74,61 +74,61 @@ def test_a_form_is_asked_with_its_labels_help_texts_initial_values_and_rules() -
                 "maxLength": 20,
             },
             "nights": {"type": "integer", "title": "Nights", "minimum": 1, "maximum": 30, "default": 2},
-            "board": {
+            "meals": {
                 "type": "string",
-                "title": "Board",
+                "title": "Meals",
                 "oneOf": [{"const": "half", "title": "Half board"}, {"const": "full", "title": "Full board"}],
             },
             "until": {"type": "string", "title": "Until", "format": "date"},
         },
         "required": ["guest", "nights"],
     }
-    jsonschema_rs.meta.validate(ask(Stay).schema)
+    jsonschema_rs.meta.validate(ask(BookingForm).schema)
 
 
-def test_the_form_cleans_the_answer_and_comes_along() -> None:
-    data, bound = ask(Stay).read({"guest": " Ada ", "nights": 3, "board": "half", "until": "2030-05-01"})
-    assert data == {"guest": "Ada", "nights": 3, "board": "half", "until": dt.date(2030, 5, 1)}
-    assert isinstance(bound, Stay)
+def test_the_answer_has_cleaned_data_and_the_bound_form() -> None:
+    data, bound = ask(BookingForm).read({"guest": " Ada ", "nights": 3, "meals": "half", "until": "2030-05-01"})
+    assert data == {"guest": "Ada", "nights": 3, "meals": "half", "until": dt.date(2030, 5, 1)}
+    assert isinstance(bound, BookingForm)
     assert bound.is_valid()
     assert bound.cleaned_data is data
 
 
-def test_every_field_says_what_is_wrong_with_it() -> None:
-    text = refused(Stay, {"guest": "x" * 21, "nights": 99, "board": "quarter"})
+def test_errors_name_their_fields() -> None:
+    text = refused(BookingForm, {"guest": "x" * 21, "nights": 99, "meals": "quarter"})
     lines = text.splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["Name of the guest", "Nights", "Board"]
+    assert [line.partition(":")[0] for line in lines] == ["Name of the guest", "Nights", "Meals"]
     assert "at most 20 characters" in lines[0]
     assert "less than or equal to 30" in lines[1]
 
 
-def test_what_the_form_says_as_a_whole_is_said_without_a_field() -> None:
-    assert refused(Stay, {"guest": "Ada", "nights": 13}) == "Thirteen nights bring bad luck"
+def test_errors_of_the_whole_form_name_no_field() -> None:
+    assert refused(BookingForm, {"guest": "Ada", "nights": 13}) == "Thirteen nights bring bad luck"
 
 
 def test_a_required_field_that_is_left_out_is_named() -> None:
-    assert refused(Stay, {"nights": 1}).startswith("Name of the guest:")
+    assert refused(BookingForm, {"nights": 1}).startswith("Name of the guest:")
 
 
-def test_a_value_of_another_type_is_not_made_into_text(subtests: pytest.Subtests) -> None:
+def test_a_value_of_another_type_is_not_converted_to_text(subtests: pytest.Subtests) -> None:
     cases = [{"guest": ["Ada"]}, {"guest": {"$ne": 1}}, {"guest": 7}, {"guest": True}]
     for wrong in cases:
         with subtests.test(wrong=wrong):
-            assert "must be of type string" in refused(Stay, {"nights": 1, **wrong})
+            assert "must be of type string" in refused(BookingForm, {"nights": 1, **wrong})
 
 
 def test_content_that_is_no_object_is_refused(subtests: pytest.Subtests) -> None:
     for content in [7, [], "text", None]:
         with subtests.test(content=content):
-            assert refused(Stay, content) == "the content of a form must be an object"
+            assert refused(BookingForm, content) == "the content of a form must be an object"
 
 
-def test_what_the_client_leaves_out_keeps_its_initial_value_and_what_it_empties_is_empty() -> None:
-    form = Stay(initial={"until": dt.date(2030, 1, 1)})
+def test_omitted_fields_keep_their_initial_value_and_cleared_ones_are_empty() -> None:
+    form = BookingForm(initial={"until": dt.date(2030, 1, 1)})
     assert ask(form).read({"guest": "Ada"})[0] == {
         "guest": "Ada",
         "nights": 2,
-        "board": "",
+        "meals": "",
         "until": dt.date(2030, 1, 1),
     }
     assert ask(form).read({"guest": "Ada", "until": None})[0]["until"] is None
@@ -136,8 +136,8 @@ def test_what_the_client_leaves_out_keeps_its_initial_value_and_what_it_empties_
     assert refused(form, {"guest": "Ada", "nights": None}).startswith("Nights:")
 
 
-def test_fields_the_form_does_not_have_are_ignored() -> None:
-    assert "is_staff" not in ask(Stay).read({"guest": "Ada", "is_staff": True})[0]
+def test_unknown_fields_are_ignored() -> None:
+    assert "is_staff" not in ask(BookingForm).read({"guest": "Ada", "is_staff": True})[0]
 
 
 class Colour(forms.Form):
@@ -257,26 +257,26 @@ def test_an_initial_value_is_the_default_if_the_property_can_hold_it(subtests: p
             assert only(field).get("default") == default
 
 
-def test_dates_are_read_as_clients_write_them_whatever_the_language_is() -> None:
+def test_dates_are_parsed_as_iso_8601_in_every_language() -> None:
     with override("de"):
         assert cleaned(forms.DateField(localize=True), "2030-05-01") == dt.date(2030, 5, 1)
         assert cleaned(forms.DecimalField(localize=True), 1234.5) == Decimal("1234.5")
 
 
 @pytest.mark.parametrize("field", [forms.DateTimeField(), forms.SplitDateTimeField()])
-def test_without_time_zones_a_moment_is_meant_in_that_of_the_project(field: forms.Field, settings: Any) -> None:
+def test_a_datetime_without_time_zone_is_in_that_of_the_project(field: forms.Field, settings: Any) -> None:
     settings.USE_TZ, settings.TIME_ZONE = False, "Europe/Oslo"
     assert cleaned(field, "2030-01-01T10:00:00Z").isoformat() == "2030-01-01T11:00:00"
 
 
-def test_a_moment_in_two_parts_keeps_its_initial_value() -> None:
+def test_a_split_datetime_keeps_its_initial_value() -> None:
     moment = dt.datetime(2030, 5, 1, 10, tzinfo=dt.UTC)
     field = forms.SplitDateTimeField(initial=moment)
     assert only(field)["default"] == "2030-05-01T10:00:00+00:00"
     assert ask(form_with(field)).read({})[0] == {"value": moment}
 
 
-def test_what_is_no_date_is_the_field_s_to_refuse(subtests: pytest.Subtests) -> None:
+def test_an_invalid_date_is_refused_by_its_field(subtests: pytest.Subtests) -> None:
     for given in ["soon", "2030-02-31", "2030-13-01T10:00:00Z"]:
         with subtests.test(given=given):
             for field in (forms.DateField(), forms.DateTimeField(), forms.SplitDateTimeField()):
@@ -300,7 +300,7 @@ def test_hidden_and_disabled_fields_are_not_asked_and_keep_their_initial_values(
     assert form.read({"note": "n", "token": "x", "owner": "eve"})[0] == {"token": "t", "owner": "ada", "note": "n"}
 
 
-def test_an_instance_made_with_arguments_of_its_own_is_asked_as_it_is() -> None:
+def test_a_form_instance_with_its_own_arguments_is_asked_unchanged() -> None:
     class Mine(forms.Form):
         pick = forms.ChoiceField()
 
@@ -319,7 +319,7 @@ def test_an_instance_made_with_arguments_of_its_own_is_asked_as_it_is() -> None:
     assert refused(form, {"pick": "c"}).startswith("Pick: ")
 
 
-def test_initial_values_do_not_make_another_question_of_it() -> None:
+def test_initial_values_do_not_change_the_identity_of_the_question() -> None:
     days = itertools.count(1)
     form = form_with(forms.DateField(initial=lambda: dt.date(2030, 1, next(days))))
     first, second = ask(form), ask(form)
@@ -327,7 +327,7 @@ def test_initial_values_do_not_make_another_question_of_it() -> None:
     assert first.identity == second.identity
 
 
-def test_a_field_that_cannot_be_asked_for_is_the_author_s_mistake(subtests: pytest.Subtests) -> None:
+def test_an_unsupported_field_is_an_error_of_the_author(subtests: pytest.Subtests) -> None:
     cases = [
         (forms.FileField(), "does not fit a question"),
         (forms.ImageField(required=False), "does not fit a question"),
@@ -344,17 +344,17 @@ def test_a_field_that_cannot_be_asked_for_is_the_author_s_mistake(subtests: pyte
             ask(form_with(field))
 
 
-def test_a_choice_of_nothing_cannot_be_required() -> None:
+def test_a_required_field_without_choices_is_an_error() -> None:
     with pytest.raises(InputUnavailable, match="No choices are available for 'Value'"):
         ask(form_with(forms.ChoiceField(choices=[])))
     assert ask(form_with(forms.ChoiceField(choices=[], required=False))).schema["properties"] == {}
 
 
-def test_formsets_and_bound_forms_are_the_author_s_mistake() -> None:
+def test_formsets_and_bound_forms_are_errors_of_the_author() -> None:
     with pytest.raises(DeclarationError, match="formset"):
-        get_form_question_factory(formset_factory(Stay))
+        get_form_question_factory(formset_factory(BookingForm))
     with pytest.raises(DeclarationError, match="bound"):
-        get_form_question_factory(Stay({"guest": "Ada"}))
+        get_form_question_factory(BookingForm({"guest": "Ada"}))
 
 
 def test_other_types_are_left_alone(subtests: pytest.Subtests) -> None:
@@ -388,7 +388,7 @@ def test_a_model_form_is_asked_with_the_rules_of_its_model_and_saves() -> None:
 
 
 @pytest.mark.django_db
-def test_a_model_form_of_an_object_offers_what_it_is_and_changes_it_only_when_saved() -> None:
+def test_a_model_form_of_an_object_has_its_values_and_changes_it_only_when_saved() -> None:
     book = Book.objects.create(title="Emma", pages=474)
     form = BookForm(instance=book)
     assert ask(form).schema["properties"]["pages"]["default"] == 474
@@ -401,7 +401,7 @@ def test_a_model_form_of_an_object_offers_what_it_is_and_changes_it_only_when_sa
 
 
 @pytest.mark.django_db
-def test_what_must_be_unique_is_looked_up_unless_the_answer_was_taken_before() -> None:
+def test_uniqueness_is_checked_unless_the_answer_was_accepted_before() -> None:
     content = {"title": "Emma", "pages": 1}
     _, bound = ask(BookForm).read(content)
     bound.save()

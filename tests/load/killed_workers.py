@@ -131,7 +131,7 @@ class Figures:
     """Seconds from each kill to the end of the attempts that it lost."""
 
     def find_problems(self, tasks: int) -> list[str]:
-        """Return what a run must not have: lost tasks, repeated ones, attempts without an end."""
+        """Return the problems of a run: lost tasks, repeated ones, attempts without an end."""
         repeated = sorted(name for name, times in self.starts.items() if times > 1 and not name.startswith("again"))
         failed = sum(number for (_, status), number in self.statuses.items() if status == "failed")
         others = {key: number for key, number in self.statuses.items() if key[1] not in ("completed", "failed")}

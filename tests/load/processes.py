@@ -48,7 +48,7 @@ class GroupProcess:
         self._process.wait()
 
     def terminate(self, seconds: float) -> None:
-        """Stop in order, and kill whatever is left after some seconds."""
+        """Stop in order, and kill the remaining processes after some seconds."""
         self._process.terminate()
         try:
             self._process.wait(seconds)

@@ -41,7 +41,7 @@ BROKEN = {
 
 @pytest.fixture(scope="module", params=MOST_DIFFERENT)
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """One server for the module: what a test does to a socket must not matter to the next."""
+    """One server for the module: a broken socket of one test must not affect the next."""
     with serve(request.param, settings=SETTINGS) as server:
         yield server
 
@@ -144,7 +144,7 @@ REFUSED_FIELDS = [
 ]
 
 
-def test_refused_handshakes_leave_nothing(server: Server) -> None:
+def test_refused_handshakes_leave_no_channels(server: Server) -> None:
     """Twenty of each at once, answered or not."""
     connect = partial(socket.create_connection, ("127.0.0.1", server.port), timeout=WAIT_SECONDS)
     for fields in REFUSED_FIELDS:

@@ -43,20 +43,20 @@ SETTINGS = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS
 
 
 class LeavingClient:
-    """One client of sockets, which leaves again and again. What it does follows from its number."""
+    """One client of sockets, which disconnects repeatedly. Its number is the seed of its actions."""
 
     def __init__(self, server: Server, number: int) -> None:
         self.server, self.port, self.number, self.random = server, server.port, number, random.Random(number)
 
     def run(self, cuts: int) -> Counter[str]:
-        """Leave so many sockets; say when, how often."""
+        """Close so many sockets. Return how often at which moment."""
         seen: Counter[str] = Counter()
         for cut in range(cuts):
             moment = self.random.choice(self.moments())
             getattr(self, moment)(f"{self.number}-{cut}")
             seen[moment] += 1
             if self.random.random() < 0.1:
-                self.stay(cut)
+                self.complete_call(cut)
         return seen
 
     def moments(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class LeavingClient:
             *("during_a_listen",) * 2,
         )
 
-    def stay(self, number: int) -> None:
+    def complete_call(self, number: int) -> None:
         """Be served to the end."""
         with self.opened() as client:
             assert client.value(self.random.choice(["fast", "echo_sql"]), {"number": number}) == number
@@ -128,7 +128,7 @@ class LeavingClient:
             self.go(client)
 
     def during_calls(self, tag: str) -> None:
-        """One to four of them, and perhaps taken back just before, or without having read what they said."""
+        """Send one to four requests, perhaps cancel them, and disconnect perhaps before reading the responses."""
         with self.opened() as client:
             ids = [self.begin(client, f"{tag}-{number}") for number in range(self.random.randrange(1, 5))]
             time.sleep(self.random.choice([0, self.random.uniform(0, 0.005), self.random.uniform(0, 0.05)]))
@@ -137,7 +137,7 @@ class LeavingClient:
             self.go(client)
 
     def begin(self, client: Channel, tag: str) -> int:
-        # Daphne would keep what the client does not read.
+        # Daphne would buffer unread messages.
         tool = self.random.choice([tool for tool in TOOLS if tool != "flood" or self.server.kind != "daphne"])
         arguments: dict[str, Any] = {"tag": tag}
         if tool == "tick":
@@ -226,7 +226,7 @@ LEAVERS: dict[str, Callable[[Server, int], LeavingClient]] = {"websocket": Leavi
 
 
 @pytest.mark.parametrize(("kind", "channel"), [("uvicorn", "websocket"), ("daphne", "websocket"), ("uvicorn", "sse")])
-def test_channels_left_at_random_leave_nothing_behind(kind: str, channel: str) -> None:
+def test_channels_closed_at_random_leave_no_objects(kind: str, channel: str) -> None:
     with serve(kind, settings=SETTINGS) as server:
         leave_many(server, channel, WARM, first=1000)
         before = resting(server)
@@ -250,14 +250,14 @@ def test_channels_left_at_random_leave_nothing_behind(kind: str, channel: str) -
 
 
 def leave_many(server: Server, channel: str, cuts: int, *, first: int = 0) -> Counter[str]:
-    """So many by several clients at once; what they did, how often."""
+    """Close so many sockets with several clients at once. Return the counts of their actions."""
     leavers = [LEAVERS[channel](server, first + number) for number in range(CLIENTS)]
     with ThreadPoolExecutor(CLIENTS) as pool:
         return sum(pool.map(lambda leaver: leaver.run(cuts // CLIENTS + 1), leavers), Counter[str]())
 
 
 def resting(server: Server) -> dict[str, Any]:
-    """Wait until nothing runs, and no channel and no session is open. Returns what is alive."""
+    """Wait until nothing runs, and no channel and no session is open. Return the live objects."""
     wait_until(lambda: not server.listening(), server.probe)
     at_rest(server)
     wait_until(lambda: not open_sessions(server), lambda: open_sessions(server))

@@ -83,7 +83,7 @@ def watched(server: Server) -> Iterator[Watch]:
 
 
 @pytest.mark.parametrize(("channel", "tool"), [("websocket", "flood"), ("sse", "flood_from_thread")])
-def test_a_client_that_reads_nothing_is_given_up_and_costs_no_memory(channel: str, tool: str) -> None:
+def test_a_client_that_reads_nothing_is_disconnected_and_costs_no_memory(channel: str, tool: str) -> None:
     with serve("uvicorn", settings=SETTINGS) as server, CHANNELS[channel](server.port) as client:
         with watched(server) as watch:
             client.call(tool, {"tag": tool, "times": TIMES, "size": SIZE})
@@ -91,7 +91,7 @@ def test_a_client_that_reads_nothing_is_given_up_and_costs_no_memory(channel: st
             wait_until(lambda: not server.probe()["running"])
             wait_until(lambda: not server.listening())
         print(f"{channel}: {watch.grown >> 20} MB")
-        # A thread is told, and its handler goes on unless it looks; what it says goes nowhere.
+        # A cancelled handler on a thread runs on unless it checks; its messages are dropped.
         assert tool == "flood_from_thread" or server.events(tool, "cancelled")
         assert watch.grown < ROOM
         if isinstance(client, WebSocket):
@@ -101,7 +101,7 @@ def test_a_client_that_reads_nothing_is_given_up_and_costs_no_memory(channel: st
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_a_client_that_reads_slowly_gets_everything_and_costs_no_memory(channel: str) -> None:
-    """On a server that lets an application wait for a client to read. `tests/servers/test_matrix.py` tells which do."""
+    """On a server that lets an application wait for a slow client (listed in `tests/servers/test_matrix.py`)."""
     times = TIMES
     with serve("uvicorn", settings=PATIENT) as server, CHANNELS[channel](server.port) as client:
         with watched(server) as watch:
@@ -118,7 +118,7 @@ def test_a_client_that_reads_slowly_gets_everything_and_costs_no_memory(channel:
         server.settle()
 
 
-def test_daphne_keeps_what_a_client_does_not_read_and_serves_on() -> None:
+def test_daphne_buffers_unread_messages_and_serves_other_clients() -> None:
     """It takes everything an application sends and has no way to say that a client is behind: what waits is in its own
     buffers, until the client reads or leaves.
     """

@@ -38,13 +38,13 @@ ANSWERED = {"fast": {}, "echo_sql": {"number": 0}, "tick": {"times": 3, "pause":
 LEFT = {"wait": {"seconds": 0.01}, "stream": {"seconds": 0.01}, "poll": {"seconds": 0.01}, "ask": {}}
 
 
-def test_many_calls_leave_no_objects_and_no_memory_behind(place: Place) -> None:
+def test_many_calls_leak_no_objects_and_no_memory(place: Place) -> None:
     settings = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}}
     with serve(place.kind, settings=settings, database=place.database) as server:
         load(server, WARM)
         before = settled(server)
         load(server, CALLS)
-        # Servers let go of what is over from time to time, daphne every second; the event log is followed some seconds
+        # Servers free ended connections at intervals, daphne every second; the event log is followed some seconds
         # longer than there are sessions; asyncio keeps the cancelled timers of sessions and connections for a minute.
         wait_until_forgotten(lambda: lingering(before, rest(server)))
         after = rest(server)
@@ -109,13 +109,13 @@ def surplus(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
 
 
 def lingering(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
-    """What there is too much of: kinds of objects, or all together."""
+    """Return the growing kinds of objects, or the growing total."""
     objects = after["all_objects"] - before["all_objects"]
     return surplus(before, after) or ({} if objects < ALL_SLACK else {"all": objects})
 
 
 def settled(server: Server) -> dict[str, Any]:
-    """What is alive once nothing runs, and no more of what is over goes away."""
+    """Return the counts of live objects once nothing runs and the counts no longer fall."""
     found, looks = rest(server), 0
     while looks < LOOKS:
         time.sleep(PAUSE)
@@ -125,7 +125,7 @@ def settled(server: Server) -> dict[str, Any]:
 
 
 def rest(server: Server) -> dict[str, Any]:
-    """What is alive once nothing runs."""
+    """Return the counts of live objects once nothing runs."""
 
     def resting() -> bool:
         found = server.probe()

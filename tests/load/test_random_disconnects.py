@@ -49,7 +49,7 @@ HANDSHAKE_SECONDS = {"wait": 0.05, "stream": 0.05, "poll": 0.05, "sql": 0.01, "a
 
 
 class LeavingClients:
-    """One client of each door and era, which leave again and again. What they do follows from their number."""
+    """One client of each transport and era, which disconnect repeatedly. Their number is the seed of their actions."""
 
     def __init__(self, server: Server, number: int, stack: ExitStack) -> None:
         self.number, self.random = number, random.Random(number)
@@ -60,12 +60,12 @@ class LeavingClients:
         ]
 
     def run(self, cuts: int) -> Counter[str]:
-        """Leave so many calls; say how, how often."""
+        """Disconnect from so many calls. Return how often in which way."""
         seen: Counter[str] = Counter()
         for cut in range(cuts):
             seen[self.leave(f"{self.number}-{cut}")] += 1
             if self.random.random() < 0.2:
-                self.stay(self.random.randrange(10**6))
+                self.complete_call(self.random.randrange(10**6))
         return seen
 
     def leave(self, tag: str) -> str:
@@ -85,18 +85,18 @@ class LeavingClients:
         request.leave(reset=self.random.random() < 0.5)
         return f"{client.revision} {moment}"
 
-    def stay(self, number: int) -> None:
+    def complete_call(self, number: int) -> None:
         tool = self.random.choice(["fast", "echo_sql"])
         assert self.random.choice(self.clients).call(tool, {"number": number}).answer().value == number
 
 
-def test_random_disconnects_leave_nothing_behind(place: Place) -> None:
+def test_random_disconnects_leak_no_objects(place: Place) -> None:
     settings = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}}
     with serve(place.kind, settings=settings, database=place.database) as server:
         with ExitStack() as stack:
             leavers = [LeavingClients(server, number, stack) for number in range(CLIENTS)]
             for leaver in leavers:
-                leaver.stay(leaver.number)
+                leaver.complete_call(leaver.number)
             before = at_rest(server)
             with ThreadPoolExecutor(CLIENTS) as pool:
                 seen = sum(pool.map(lambda leaver: leaver.run(CUTS // CLIENTS + 1), leavers), Counter[str]())
@@ -141,6 +141,6 @@ def others(found: dict[str, Any]) -> Counter[str]:
 
 
 def kept(server: Server) -> dict[str, int]:
-    """Count what is left of sessions that are over."""
+    """Count the remains of ended sessions."""
     found = server.probe(objects=True)
     return {name: n for name, n in (found["objects"] | found["tasks"]).items() if name in OF_SESSIONS | {FOLLOWS}}

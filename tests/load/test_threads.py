@@ -40,7 +40,7 @@ def test_surplus_calls_are_refused_at_once_and_the_others_answered(database: Dat
                 call.leave()
             assert [call.answer().value for call in waiting] == [f"waits-{number}" for number in range(QUEUE)]
         print(f"connections: {max(counts, default='not counted')}")
-        # The log is followed while anybody is remembered: who they are may change elsewhere.
+        # The log is followed while principals are cached, because they may change in other processes.
         assert max(counts, default=0) <= THREADS + LOG_THREADS
         server.settle()
 
@@ -78,7 +78,7 @@ def connections_watched(server: Server) -> Iterator[list[int]]:
 def test_interrupting_one_call_never_fails_another(place: Place) -> None:
     with serve(place.kind, settings=SETTINGS, database=place.database) as server:
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda number: leave_and_stay(server, number), range(CANCELS)))
+            list(pool.map(lambda number: disconnect_during_sql(server, number), range(CANCELS)))
         server.settle()
         statements = server.events(what="sql-ended")
         interrupted = [statement for statement in statements if statement["problem"] is not None]
@@ -89,7 +89,7 @@ def test_interrupting_one_call_never_fails_another(place: Place) -> None:
         }
 
 
-def leave_and_stay(server: Server, number: int) -> None:
+def disconnect_during_sql(server: Server, number: int) -> None:
     """Leave a call whose statement is running, or is about to; and see others answered at the same moment and after."""
     chance = random.Random(number)
     with Client(server.port, chance.choice(list(DOORS.values())), STATELESS) as client:

@@ -63,7 +63,7 @@ class Refused(Exception):
 
 
 class Channel:
-    """What the clients of channels have in common: ids, requests of both eras, answers told from other messages."""
+    """Base of the clients of channels: ids, requests of both eras, responses separated from other messages."""
 
     def __init__(self, revision: str) -> None:
         self.revision = revision
@@ -115,7 +115,7 @@ class Channel:
         return number
 
     def answer(self, number: int) -> dict[str, Any]:
-        """Wait for the response to a request; what else comes is in `other_messages`."""
+        """Wait for the response to a request; other messages are added to `other_messages`."""
         while (message := self.receive()) is not None:
             if message.get("id") == number and "method" not in message:
                 return message
@@ -123,7 +123,7 @@ class Channel:
         raise ConnectionError(f"no answer to {number} before the end")
 
     def value(self, tool: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Call, wait, and take what the tool returned."""
+        """Call a tool, and return its result."""
         answer = self.answer(self.call(tool, arguments))
         assert not answer["result"].get("isError"), answer
         return answer["result"]["structuredContent"]["result"]
@@ -240,7 +240,7 @@ class WebSocket(Channel):
         return self.code
 
     def is_closed(self) -> bool:
-        """Has the server hung up? Asks without reading what it has sent."""
+        """Return True if the server has closed the connection, without reading its data."""
         poll = select.poll()
         poll.register(self.socket, select.POLLRDHUP)
         return bool(poll.poll(0))

@@ -46,7 +46,7 @@ class Level(Enum):
 
 
 class Guide(models.Model):
-    """A person who leads trips."""
+    """A leader of trips."""
 
     name = models.CharField(max_length=40)
 

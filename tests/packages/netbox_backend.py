@@ -9,7 +9,7 @@ from tests.orm.object_backends import GRANTS, filter_granted
 
 
 class ObjectPermissionBackend(ModelBackend):
-    """Says yes without an object if the user has the permission on some rows, and asks the database about an object."""
+    """Grants a permission without an object to users who have it on some rows; the database decides about an object."""
 
     def get_all_permissions(self, user_obj: Any, obj: Any = None) -> Any:
         return GRANTS.get(user_obj.get_username(), {}) if user_obj.is_active else {}

@@ -104,7 +104,7 @@ def call_tools(transport: Transport, revision: str, token: str, calls: Any, **he
 
 
 @pytest.mark.parametrize("revision", NEWEST)
-def test_context_managers_name_the_user_on_every_way_in(
+def test_context_managers_name_the_user_on_every_transport(
     settings: Any, transport: Transport, revision: str, token: str
 ) -> None:
     serve(settings, *AROUND, f"{ROOMS}.track_events")

@@ -57,7 +57,7 @@ def test_a_revoked_permission_ends_the_access(tea: Product) -> None:
     assert get_result(peer, "product_count")["count"] == 0
 
 
-def test_a_permission_on_the_model_is_not_about_single_rows_as_in_has_perm(tea: Product) -> None:
+def test_a_permission_on_the_model_does_not_apply_to_single_rows_as_in_has_perm(tea: Product) -> None:
     sue = user("sue", "shop.view_product")
     assert not sue.has_perm("shop.view_product", tea)
     assert get_result(as_user(sue, Products), "product_count")["count"] == 0

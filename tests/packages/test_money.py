@@ -27,7 +27,7 @@ def test_a_new_row_has_the_default_currency_unless_one_is_given() -> None:
     assert [row["price"] for row in found] == ["3.00"]
 
 
-def test_an_optional_amount_is_emptied_and_set_again() -> None:
+def test_an_optional_amount_is_cleared_and_set_again() -> None:
     deposit = TripColumn("deposit")
     assert deposit.create(deposit="2.00")["deposit"] == "2.00"
     assert deposit.update({"amount": "1.00", "currency": "EUR"}) == "1.00"

@@ -70,7 +70,7 @@ class Sample(models.Model):
     keys = fields.BigIntegerRangeField(null=True, blank=True)
     prices = fields.DecimalRangeField(null=True, blank=True)
     moments = fields.DateTimeRangeField(null=True, blank=True)
-    stays = fields.DateRangeField(null=True, blank=True)
+    trips = fields.DateRangeField(null=True, blank=True)
     labels = fields.HStoreField(null=True, blank=True)
     path = PathField(null=True, blank=True)
     network = NetworkField(null=True, blank=True)
@@ -107,7 +107,7 @@ async def test_values_are_found_and_written_as_they_are_shown(subtests: pytest.S
         ("ages", Range(None, 5), {"lower": None, "upper": 5, "bounds": "()"}),
         ("keys", Range(1, big), {"lower": 1, "upper": str(big), "bounds": "[)"}),
         ("prices", Range(Decimal("1.50"), None), {"lower": "1.50", "upper": None, "bounds": "[)"}),
-        ("stays", Range(now.date(), None), {"lower": "2026-03-01", "upper": None, "bounds": "[)"}),
+        ("trips", Range(now.date(), None), {"lower": "2026-03-01", "upper": None, "bounds": "[)"}),
         ("labels", {"a": "1", "b": None}, {"a": "1", "b": None}),
         ("path", "top.science", "top.science"),
         ("network", "10.0.0.0/8", "10.0.0.0/8"),

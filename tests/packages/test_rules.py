@@ -76,7 +76,7 @@ def test_rows_are_those_for_which_the_predicate_holds(sue: User) -> None:
     assert "nothing was changed" not in get_result(peer, "order_update", pk=str(own.pk), values={"note": "Ho"})
 
 
-def test_conditions_select_the_rows_to_which_the_predicates_say_yes(sue: User, subtests: pytest.Subtests) -> None:
+def test_conditions_select_the_rows_that_the_predicates_accept(sue: User, subtests: pytest.Subtests) -> None:
     bob = User.objects.get(username="bob")
     predicates = (
         is_owner,

@@ -43,7 +43,7 @@ def test_an_update_of_other_columns_keeps_the_tags() -> None:
     assert (result["changed"], get_names(tags.pk)) == (["name"], ["snow"])
 
 
-def test_tags_that_the_caller_cannot_see_stay() -> None:
+def test_tags_that_the_caller_cannot_see_are_kept() -> None:
     tags = TripColumn("tags", VisibleTags)
     Trip.objects.get().tags.add("internal", "old")
     assert [tag["label"] for tag in tags.update(["new"])] == ["new"]

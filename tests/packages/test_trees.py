@@ -113,7 +113,7 @@ async def test_random_writes_keep_the_tree_consistent() -> None:
     assert [*map(list, await sync_to_async(Category.find_problems)())] == [[], [], [], [], []]
 
 
-async def test_hidden_parents_are_null_and_take_no_rows() -> None:
+async def test_hidden_parents_are_null_and_accept_no_rows() -> None:
     secret = await sync_to_async(Category.add_root)(name="Secret")
     child = await sync_to_async(secret.add_child)(name="Child")
 
@@ -149,7 +149,7 @@ async def test_rows_of_mptt_are_added_and_moved_by_their_parent() -> None:
     assert (await Region.objects.aget(pk=europe["pk"])).get_descendant_count() == 1
 
 
-async def test_recipe_for_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_recipe_for_trees_works(monkeypatch: pytest.MonkeyPatch) -> None:
     catalogue = ModuleType("catalogue.models")
     catalogue.Category = Category  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "catalogue", ModuleType("catalogue"))

@@ -63,7 +63,7 @@ def test_every_endpoint_is_listed_and_read(client: PipelineClient) -> None:
         assert call(client, f"{endpoint}_listing_view")["structuredContent"]["items"] == []
 
 
-def test_answers_are_those_over_http(client: PipelineClient, page: Page) -> None:
+def test_results_equal_those_over_http(client: PipelineClient, page: Page) -> None:
     http = Client(SERVER_NAME="localhost")
     listed = call(client, "pages_listing_view", limit=5, type="wagtailcore.Page")["structuredContent"]
     assert listed == http.get("/api/v2/pages/?limit=5&type=wagtailcore.Page").json()
@@ -75,6 +75,6 @@ def test_answers_are_those_over_http(client: PipelineClient, page: Page) -> None
     assert "No Page matches" in async_to_sync(client.error)("pages_detail_view", pk=0)
 
 
-def test_a_view_without_its_router_says_how_its_methods_are_mapped() -> None:
+def test_a_view_without_its_router_explains_the_mapping_of_methods() -> None:
     with pytest.raises(DeclarationError, match=r"expose\(PagesAPIViewSet.as_view\(\{'get': 'listing_view'\}\)"):
         expose(PagesAPIViewSet, server=make_server(), actions="__all__")

@@ -31,7 +31,7 @@ def list_vulnerable_releases(fixed: str) -> list[str]:
 def test_no_vulnerable_release_is_admitted(advisory: dict[str, Any]) -> None:
     requirements = [one for one in list_requirements() if one.name.lower() == advisory["package"].lower()]
     assert requirements
-    # All releases before the first fixed one are vulnerable as well, whatever their series.
+    # All releases of any series before the first fixed one are vulnerable as well.
     limits = [limit for requirement in requirements for limit in requirement.specifier if limit.operator == ">="]
     assert min(Version(limit.version) for limit in limits) >= min(map(Version, advisory["fixed"]))
     admitted = [
@@ -49,7 +49,7 @@ def test_each_dependency_was_searched_for() -> None:
     assert names == {*with_advisories, *FOUND["searched"]}
 
 
-def test_what_a_source_does_not_name_is_marked(subtests: pytest.Subtests) -> None:
+def test_missing_facts_of_a_source_are_marked(subtests: pytest.Subtests) -> None:
     for advisory in ADVISORIES:
         with subtests.test(package=advisory["package"], ids=advisory["ids"]):
             assert set(advisory.get("unverified", ())) <= {*advisory["ids"], *advisory["fixed"]}

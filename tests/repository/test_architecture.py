@@ -70,7 +70,7 @@ SIDEWAYS = {
     ("apps", "checks"),  # AppConfig.ready() registers them
     ("asgi", "routing"),  # mount() serves the project's socket routes
     ("management", "testing"),  # mcp_call talks to the server in process
-    ("urls", "well_known"),  # what belongs at the root of the origin is served there, too
+    ("urls", "well_known"),  # well-known paths are served at the root of the origin
     ("contrib.playground", "contrib.apps"),  # the playground shows apps as the preview does
     ("contrib.playground", "contrib.control_room"),  # it is linked from recorded calls, and shows their arguments
     ("contrib.tasks", "contrib.control_room"),  # tasks register their own rule of alerts
@@ -78,7 +78,7 @@ SIDEWAYS = {
 }
 # Rooms that may import less than their line allows.
 ONLY = {
-    # Importing the package never needs settings; what needs them comes through __getattr__.
+    # Importing the package never needs settings; __getattr__ imports the names that need them.
     "__init__": {"protocol", "schema", "server", "conf", "auth", "notifications", "orm"},
     # client and server never meet
     "client": {
@@ -102,7 +102,7 @@ ONLY = {
         "observability",
         "providers",
         "types",
-    },  # a guest: what it needs is public
+    },  # a guest, which uses public names
 }
 # The sub-packages of a room and the modules at its top, as layers: each imports only those on earlier lines.
 SUB_LAYERS = {
@@ -137,7 +137,7 @@ SUB_LAYERS = {
         {"generic", "list_size", "tree_toolset"},
     ),
 }
-# The values of the engine: each of its modules may name their types, whatever its layer.
+# The values of the engine: modules of every layer may name their types.
 ENGINE_VALUES = {"server.calls.call", "server.calls.session", "server.primitives.base", "server.server"}
 NO_DJANGO = ("protocol", "schema", "server")
 SANS_IO = {"protocol", "schema"}
@@ -200,7 +200,7 @@ PRESCRIBED_MODULES = {
 }
 # Folders in which each module is a file that Django looks for, or one revision of the protocol as a difference.
 PRESCRIBED_FOLDERS = {"commands", "migrations", "revisions"}
-# Public doors: authors import from them, whatever lies behind.
+# Public modules: authors import from them.
 PUBLIC_MODULES = {
     "extensions/admin_pages.py",
     "extensions/errors.py",
@@ -237,15 +237,15 @@ def level(name: str) -> int:
     return next(number for number, rooms in enumerate(LAYERS) if name in rooms)
 
 
-def may_import(here: str, there: str) -> bool:
-    """Say whether the table has an arrow between two rooms."""
-    if here == there:
+def may_import(importer: str, imported: str) -> bool:
+    """Return True if the table has an arrow between two rooms."""
+    if importer == imported:
         return True
-    if here in ONLY:
-        return there in ONLY[here]
-    if there in ONLY and there != "client":
-        return False  # nobody imports the guest, and nobody goes round by the public names
-    return level(there) < level(here) or (here, there) in SIDEWAYS
+    if importer in ONLY:
+        return imported in ONLY[importer]
+    if imported in ONLY and imported != "client":
+        return False  # no room imports the guest or the public names
+    return level(imported) < level(importer) or (importer, imported) in SIDEWAYS
 
 
 @functools.cache
@@ -272,24 +272,24 @@ def imports(path: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def is_module(name: str) -> bool:
-    """Say whether a name imported from the package is one of its modules."""
+    """Return True if a name imported from the package is one of its modules."""
     known = any(name in rooms for rooms in LAYERS)
     return known or (ROOT / PACKAGE / name).is_dir() or (ROOT / PACKAGE / f"{name}.py").is_file()
 
 
 def wrong_imports(path: str, tree: ast.Module) -> Iterator[str]:
     """Complain about imports that point up, sideways, out of a pure room, or through a wall instead of a door."""
-    here = room(path)
+    importer = room(path)
     for line, name in imports(path, tree):
         top, *rest = name.split(".")
         if top == PACKAGE:
-            there = room("/".join(rest) if rest else "__init__")
-            if not may_import(here, there):
-                yield f"{line}: {here} may not import {there}"
-        elif top == "django" and here in NO_DJANGO:
-            yield f"{line}: {here} may not import django"
-        elif here in SANS_IO and any(name == banned or name.startswith(f"{banned}.") for banned in IO):
-            yield f"{line}: {here} may not import {name}"
+            imported = room("/".join(rest) if rest else "__init__")
+            if not may_import(importer, imported):
+                yield f"{line}: {importer} may not import {imported}"
+        elif top == "django" and importer in NO_DJANGO:
+            yield f"{line}: {importer} may not import django"
+        elif importer in SANS_IO and any(name == banned or name.startswith(f"{banned}.") for banned in IO):
+            yield f"{line}: {importer} may not import {name}"
         elif top in DOORS and not path.startswith(DOORS[top]):
             yield f"{line}: {top} may only be imported by {', '.join(DOORS[top])}"
 
@@ -378,7 +378,7 @@ def wrong_sizes(path: str, tree: ast.Module, source: str) -> Iterator[str]:
 
 
 def wrong_names(path: str, tree: ast.Module) -> Iterator[str]:
-    """Complain about modules that do not say what they are about, and about mixins."""
+    """Yield modules with vague names, and mixins."""
     for part in path.removesuffix(".py").split("/"):
         if part in VAGUE or part.endswith(("_utils", "_helpers")):
             yield f"1: a module named {part} has no subject"
@@ -461,7 +461,7 @@ def test_calls_are_replaced_and_their_records_changed() -> None:
     assert violations(wrong_call_changes) == ""
 
 
-def test_revision_dates_stay_in_their_room() -> None:
+def test_revision_dates_are_in_their_room_only() -> None:
     assert violations(wrong_dates) == ""
 
 
@@ -491,7 +491,7 @@ def sub_package_imports() -> dict[str, set[str]]:
     known = {path.removesuffix(".py").replace("/", "."): path for path, _, _ in modules()}
     found: dict[str, set[str]] = {}
     for path, _, tree in modules():
-        here = package_of(path)
+        importer = package_of(path)
         type_imports = list_type_imports(tree)
         for node in list_nodes(tree):
             if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(PACKAGE):
@@ -502,7 +502,7 @@ def sub_package_imports() -> dict[str, set[str]]:
             for alias in node.names:
                 for name in (f"{base}.{alias.name}".lstrip("."), base):
                     if name in known:
-                        found.setdefault(here, set()).add(package_of(known[name]))
+                        found.setdefault(importer, set()).add(package_of(known[name]))
                         break
     return found
 
@@ -525,10 +525,10 @@ def cycles(arrows: dict[str, set[str]]) -> list[list[str]]:
         seen: set[str] = set()
         todo = [start]
         while todo:
-            for there in arrows.get(todo.pop(), ()):
-                if there not in seen:
-                    seen.add(there)
-                    todo.append(there)
+            for imported in arrows.get(todo.pop(), ()):
+                if imported not in seen:
+                    seen.add(imported)
+                    todo.append(imported)
         reached[start] = seen
     rings = {frozenset(n for n in reached[a] if a in reached.get(n, ())) for a in arrows if a in reached[a]}
     return sorted(sorted(ring) for ring in rings if len(ring) > 1)
@@ -538,12 +538,14 @@ def wrong_sub_layers(arrows: dict[str, set[str]]) -> Iterator[str]:
     """Complain about imports between sub-packages that do not point down, and about sub-packages without a layer."""
     for name, layers in SUB_LAYERS.items():
         numbers = {f"{name}/{part}": number for number, parts in enumerate(layers) for part in parts}
-        for here in sorted(here for here in arrows if here.startswith(f"{name}/") and not here.endswith("/__init__")):
-            if here not in numbers:
-                yield f"{here} has no line in SUB_LAYERS"
-            for there in sorted(arrows[here] & numbers.keys() - {here}):
-                if here in numbers and numbers[there] >= numbers[here]:
-                    yield f"{here} may not import {there}"
+        for importer in sorted(
+            importer for importer in arrows if importer.startswith(f"{name}/") and not importer.endswith("/__init__")
+        ):
+            if importer not in numbers:
+                yield f"{importer} has no line in SUB_LAYERS"
+            for imported in sorted(arrows[importer] & numbers.keys() - {importer}):
+                if importer in numbers and numbers[imported] >= numbers[importer]:
+                    yield f"{importer} may not import {imported}"
 
 
 def test_sub_packages_import_downwards_without_cycles() -> None:
@@ -563,13 +565,13 @@ def test_cycles_are_noticed() -> None:
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["b", "c"]]
 
 
-def test_folders_can_be_taken_in_at_a_glance() -> None:
+def test_folders_have_few_modules() -> None:
     sizes = Counter(inside(path.parent) for path in FILES if path.name != "__init__.py")
     assert {folder: size for folder, size in sizes.items() if size > MAX_MODULES_IN_A_FOLDER} == {}
 
 
 def may_be_short(path: str) -> bool:
-    """Say whether a module may have fewer lines than a subject needs."""
+    """Return True if a module may have fewer lines than the minimum."""
     *folders, name = path.split("/")
     is_prescribed = name in PRESCRIBED_MODULES or not PRESCRIBED_FOLDERS.isdisjoint(folders)
     return is_prescribed or path in PUBLIC_MODULES or path in SHORT_MODULES

@@ -46,7 +46,7 @@ def test_few_private_functions_have_one_caller() -> None:
         assert 100 * helpers / total <= limit, f"{room}: {helpers} of {total}; inline one, or name a concept"
 
 
-def test_one_call_counts_and_a_value_does_not() -> None:
+def test_only_calls_count_as_callers() -> None:
     source = "def _a(): ...\ndef _b(): ...\ndef _c(): ...\ndef _d(): ...\n_a()\nrun(_b)\n_c()\n_c()\n"
     assert count_helpers([source]) == (1, 4)
 

@@ -1,4 +1,4 @@
-"""The wheel and the source distribution: what they contain, and that a second build is equal to the first."""
+"""The wheel and the source distribution: their contents, and the equality of two builds."""
 
 import re
 import subprocess
@@ -55,7 +55,7 @@ def test_two_builds_are_equal(distributions: Path, tmp_path: Path) -> None:
     assert [name for name in first if first[name] != second[name]] == []
 
 
-def test_the_version_stands_in_one_place(wheel: zipfile.ZipFile) -> None:
+def test_the_version_is_in_one_place(wheel: zipfile.ZipFile) -> None:
     metadata = wheel.read(f"mcp_django_channels-{PROJECT['version']}.dist-info/METADATA").decode()
     assert f"\nVersion: {PROJECT['version']}\n" in metadata
     assert client.CLIENT_INFO.version == version(PROJECT["name"])

@@ -105,7 +105,7 @@ def url(project: DocumentedProject) -> str:
 
 
 def answers(origin: str, server: "subprocess.Popen[Any]") -> bool:
-    """Tell whether the project answers."""
+    """Return True if the project answers."""
     assert server.poll() is None, "the server stopped"
     try:
         httpx.get(f"{origin}/.well-known/oauth-authorization-server").raise_for_status()
@@ -122,7 +122,7 @@ async def test_a_client_logs_in_sees_the_tool_and_asks_for_its_scope(url: str) -
         assert connection.scopes == {"orders:read", "orders:write"}
 
 
-def test_a_request_without_token_is_challenged_as_the_page_says(url: str) -> None:
+def test_a_request_without_token_gets_the_challenge_of_the_page(url: str) -> None:
     answer = httpx.post(url)
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer ")

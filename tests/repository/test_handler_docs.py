@@ -62,7 +62,7 @@ async def test_the_context_has_the_caller_and_dependencies(monkeypatch: pytest.M
         assert await call(server, version, "pay", {"amount": 5}, headers=headers) == "5 paid in the lake house"
 
 
-async def test_the_model_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_example_asks_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     page = "talk-back/sampling.md"
     triage = '```json\n{"urgent": true, "department": "Post"}\n```'
     for version in VERSIONS:

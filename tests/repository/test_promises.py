@@ -66,7 +66,7 @@ def find_problem(node_id: str, root: Path = ROOT) -> str | None:
 
 
 def is_skipped(scope: ast.AST) -> bool:
-    """Return True if a module, class or function skips its tests whatever the environment is."""
+    """Return True if a module, class or function skips its tests in every environment."""
     marks = [
         statement.value
         for statement in getattr(scope, "body", ())

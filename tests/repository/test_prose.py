@@ -83,7 +83,7 @@ def phrases(texts: list[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def wrong_first_line(text: str) -> str | None:
-    """Return what is wrong with the first line of a docstring, if anything is."""
+    """Return the problem of the first line of a docstring, or an empty string."""
     first = text.strip().split("\n")[0]
     if match := BANNED_FIRST_WORD.match(first):
         return f"starts with {match[0]!r}: {first}"

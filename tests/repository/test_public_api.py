@@ -1,4 +1,4 @@
-"""What `import mcp_django` promises: few names, documented and typed, and no price of a configured Django."""
+"""The names of `import mcp_django`: few, documented and typed, and usable without a configured Django."""
 
 import ast
 import inspect

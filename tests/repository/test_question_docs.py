@@ -52,15 +52,15 @@ class Example:
 VERSIONS = (HANDSHAKE, STATELESS)
 
 
-async def test_a_dataclass_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_example_asks_for_a_dataclass(monkeypatch: pytest.MonkeyPatch) -> None:
     for version in VERSIONS:
         example = Example("book", monkeypatch)
-        said = await example.ask(version, "book", {"guest": "Ada"}, accept(nights=3), accept(value=True))
-        assert said == "Booked 3 nights as number 4711."
+        text = await example.ask(version, "book", {"guest": "Ada"}, accept(nights=3), accept(value=True))
+        assert text == "Booked 3 nights as number 4711."
         assert await example.ask(version, "book", {"guest": "Ada"}, {"action": "decline"}) == "Not booked."
 
 
-async def test_a_django_form_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_example_asks_for_a_django_form(monkeypatch: pytest.MonkeyPatch) -> None:
     for version in VERSIONS:
         example = Example("travel", monkeypatch)
         answers = accept(city="x" * 50, day="2030-05-01"), accept(city="oslo", day="2030-05-01", seats=2)
@@ -68,16 +68,16 @@ async def test_a_django_form_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.django_db
-async def test_a_model_form_is_asked_for_and_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_example_asks_for_a_model_form_and_saves_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for version in VERSIONS:
         example = Example("found_group", monkeypatch)
-        said = await example.ask(version, "found_group", {}, accept(name="Pilots"), accept(value=True))
-        assert said == "Founded Pilots, with an invitation."
+        text = await example.ask(version, "found_group", {}, accept(name="Pilots"), accept(value=True))
+        assert text == "Founded Pilots, with an invitation."
         assert [group.name async for group in Group.objects.all()] == ["Pilots"]
         await Group.objects.all().adelete()
 
 
-async def test_a_page_is_visited(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_example_asks_for_a_visit_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     for version in VERSIONS:
         example = Example("next_meeting", monkeypatch)
         assert await example.ask(version, "next_meeting", {}, {"action": "accept"}) == "At ten."

@@ -7,7 +7,7 @@ import pytest
 
 from tests.repository.pages import ROOT, name_of
 
-# What is served or started by tests needs real time, and so do these folders.
+# Servers and processes that tests start need real time, and so do these folders.
 MAY_SLEEP = (
     "tests/clients/",
     "tests/composed/",

@@ -1,4 +1,4 @@
-"""The models of the shop: products and orders are for everybody's eyes in most tests, suppliers for nobody's."""
+"""The models of the shop: most tests publish products and orders, and none publishes suppliers."""
 
 import uuid
 from decimal import Decimal
@@ -28,7 +28,7 @@ class Category(models.Model):
 
 
 class Supplier(models.Model):
-    """What no toolset shows: whom the shop buys from, and for how much."""
+    """A row that no toolset shows: the supplier and the price of purchase."""
 
     name = models.CharField(max_length=80)
     bank_account = models.CharField(max_length=40)
@@ -90,7 +90,7 @@ class Product(models.Model):
 
     @property
     def margin(self) -> float:
-        """What the shop earns."""
+        """The profit of the shop."""
         return float(self.price - self.cost)
 
     def shout(self) -> str:
@@ -99,7 +99,7 @@ class Product(models.Model):
 
 
 class Order(models.Model):
-    """What somebody bought; seen by its owner only."""
+    """An order; only its owner sees it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner: "models.ForeignKey[Any, Any]" = models.ForeignKey(

@@ -1,4 +1,4 @@
-"""The client that projects test with: it sees what clients see, and the bugs that they do not."""
+"""The test client for projects: it has the view of a client, and raises bugs."""
 
 import logging
 from typing import Any
@@ -63,7 +63,7 @@ def hotel() -> Server:
 
 
 @both
-async def test_it_lists_calls_reads_gets_and_completes(revision: str) -> None:
+async def test_the_client_lists_calls_reads_gets_and_completes(revision: str) -> None:
     client = TestClient(hotel(), revision=revision)
     assert [found["name"] for found in await client.list_tools()] == ["add", "ask_model", "book", "fail"]  # 4 pages
     assert (await client.call_tool("add", {"a": 1, "b": 2}))["content"][0]["text"] == "3"
@@ -90,13 +90,15 @@ async def test_capabilities_are_declared_and_no_log_level_means_no_log_messages(
 
 
 @both
-async def test_a_bug_is_raised_as_it_is(revision: str) -> None:
+async def test_a_bug_is_raised_unchanged(revision: str) -> None:
     with pytest.raises(LookupError, match="secret"):
         await TestClient(hotel(), revision=revision).call_tool("fail")
 
 
 @both
-async def test_a_client_s_view_of_a_bug_can_be_had_too(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_error_of_a_bug_can_be_returned_as_to_a_client(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
     server = hotel()
     with caplog.at_level(logging.CRITICAL):
         result = await TestClient(server, revision=revision, raise_exceptions=False).call_tool("fail")
@@ -105,11 +107,11 @@ async def test_a_client_s_view_of_a_bug_can_be_had_too(revision: str, caplog: py
     assert not server.options.raise_bugs, "the server itself was changed"
 
 
-async def test_those_who_are_told_of_calls_hear_of_a_bug_that_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[Any] = []
+async def test_call_observers_receive_a_bug_that_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes: list[Any] = []
 
-    def hear(outcome: str, **kwargs: Any) -> None:
-        heard.append(outcome)
+    def record(outcome: str, **kwargs: Any) -> None:
+        outcomes.append(outcome)
 
     monkeypatch.setattr(registry, "REGISTRIES", {})
 
@@ -118,13 +120,13 @@ async def test_those_who_are_told_of_calls_hear_of_a_bug_that_is_raised(monkeypa
         raise LookupError
 
     server = Server("told", registry=registry.get_registry("default"), ports=get_ports())
-    call_finished.connect(hear)
+    call_finished.connect(record)
     try:
         with pytest.raises(LookupError):
             await TestClient(server).call_tool("fail")
     finally:
-        call_finished.disconnect(hear)
-    assert heard == ["bug"]
+        call_finished.disconnect(record)
+    assert outcomes == ["bug"]
 
 
 @both
@@ -145,13 +147,13 @@ async def test_questions_are_answered(revision: str) -> None:
 
 
 @both
-async def test_samples_roots_and_what_is_said_before(revision: str) -> None:
+async def test_samples_and_roots_are_answered_and_earlier_notifications_kept(revision: str) -> None:
     client = TestClient(hotel(), revision=revision, sample=lambda params: "Hi", roots=["file:///inn"])
     result = await client.call_tool("ask_model")
     assert result["content"][0]["text"] == "Hi at file:///inn"
-    said = [one["method"] for one in client.notifications]
-    assert said.count("notifications/message") == 1
-    assert said[:2] == ["notifications/message", "notifications/progress"]
+    methods = [one["method"] for one in client.notifications]
+    assert methods.count("notifications/message") == 1
+    assert methods[:2] == ["notifications/message", "notifications/progress"]
 
 
 @both
@@ -163,7 +165,7 @@ async def test_an_answer_that_fails_fails_the_test(revision: str) -> None:
         await TestClient(hotel(), revision=revision, elicit=elicit).call_tool("book")
 
 
-async def test_what_the_client_cannot_do_is_not_asked() -> None:
+async def test_requests_without_the_capability_of_the_client_are_not_sent() -> None:
     with pytest.raises(MCPError, match="capability"):
         await TestClient(hotel()).call_tool("book")
 
@@ -214,7 +216,7 @@ class OfAProject(TestCase):
 
 
 @both
-async def test_an_entry_of_meta_that_is_none_is_left_out(revision: str) -> None:
+async def test_an_entry_of_meta_with_none_is_left_out(revision: str) -> None:
     metas: list[Any] = []
     server = make_server()
 

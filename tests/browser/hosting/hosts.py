@@ -30,7 +30,7 @@ class AppTestHost:
         self.violations: list[str] = []
         self.page.on(
             "console",
-            lambda said: self.violations.append(said.text) if "Content Security Policy" in said.text else None,
+            lambda message: self.violations.append(message.text) if "Content Security Policy" in message.text else None,
         )
 
     def open(self, tool: str, **arguments: Any) -> None:

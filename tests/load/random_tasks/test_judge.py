@@ -59,7 +59,7 @@ def test_a_task_without_an_end_is_lost(status: str) -> None:
     assert list_problems(make_run("x", RUN), status=status) == ["lost"]
 
 
-def test_a_call_without_an_answer_may_have_no_task_or_wait_for_input_but_not_work() -> None:
+def test_a_call_without_a_response_may_have_no_task_or_a_waiting_one() -> None:
     assert list_problems(status="", is_acknowledged=False) == []
     assert list_problems(status="input_required", is_acknowledged=False) == []
     assert list_problems(status="working", is_acknowledged=False) == ["lost"]

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.conformance.npm import installed_files
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 PACKAGES = "@modelcontextprotocol/ext-apps@2.0.4 @modelcontextprotocol/client@2.4.0 esbuild@0.28.2"
 NONE = "'none'"
 SECRET = "secret-of-the-host"
@@ -29,7 +29,7 @@ def build_bundle() -> bytes:
     """Bundle the host's script with the official packages."""
     home = installed_files("strict-host", PACKAGES)
     source = home / "host.mjs"
-    shutil.copy(HERE / "host.mjs", source)
+    shutil.copy(FOLDER / "host.mjs", source)
     command = [str(home / "node_modules/.bin/esbuild"), str(source), "--bundle", "--format=esm", "--target=es2022"]
     return subprocess.run([*command, "--log-level=error"], capture_output=True, check=True, timeout=120).stdout
 
@@ -85,11 +85,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif parts.path == "/host.js" and on_host:
             self.respond(200, "text/javascript", self.server.bundle)
         elif parts.path == "/lax.html" and not on_host:
-            self.respond(200, "text/html", (HERE / "sandbox.html").read_bytes())
+            self.respond(200, "text/html", (FOLDER / "sandbox.html").read_bytes())
         elif parts.path == "/sandbox.html" and not on_host:
             csp: dict[str, Any] = json.loads(parse_qs(parts.query)["csp"][0])
             policy = build_default_policy(csp)
-            self.respond(200, "text/html", (HERE / "sandbox.html").read_bytes(), {"Content-Security-Policy": policy})
+            self.respond(200, "text/html", (FOLDER / "sandbox.html").read_bytes(), {"Content-Security-Policy": policy})
         else:
             self.respond(404, "text/plain", b"")
 
