@@ -25,7 +25,7 @@ logger = logging.getLogger("tests.shop")
 
 @pytest.fixture
 def forwarding() -> Iterator[Any]:
-    """`forwarding(...)`: from now on the project's logger forwards."""
+    """Make the project's logger forward to clients, with `forwarding(...)`."""
     made: list[ClientHandler] = []
 
     def forward(**given: Any) -> ClientHandler:
@@ -42,14 +42,14 @@ def forwarding() -> Iterator[Any]:
     logging.getLogger().setLevel(level)
 
 
-def telling(handler: Any, *, level: str | None = "debug", **given: Any) -> PipelineClient:
-    """A peer that wants to hear `level`, of a server whose tool `work` is this handler."""
+def make_peer(handler: Any, *, level: str | None = "debug", **given: Any) -> PipelineClient:
+    """Build a client with the level `level`, of a server whose tool `work` is this handler."""
     server = make_server()
     server.tool(handler, name="work")
     return PipelineClient(server, log_level=level, **given)
 
 
-def heard(peer: PipelineClient) -> list[tuple[str, str]]:
+def get_messages(peer: PipelineClient) -> list[tuple[str, str]]:
     messages = [message["params"] for message in peer.received if message["method"] == "notifications/message"]
     assert all(message["logger"].startswith("tests.") for message in messages)
     return [(message["level"], message["data"]) for message in messages]
@@ -68,11 +68,11 @@ async def test_records_from_wherever_in_a_call_reach_its_client(forwarding: Any,
         await asyncio.to_thread(thread.join)
         await asyncio.create_task(asyncio.to_thread(logger.info, "in a task"))
 
-    peer = telling(work, version=version, level="info")
+    peer = make_peer(work, version=version, level="info")
     if peer.session is not None:
         peer.session.log_level = "info"
     await peer.call("work")
-    assert [data for _, data in heard(peer)] == [
+    assert [data for _, data in get_messages(peer)] == [
         "on the loop: 1",
         "on the thread",
         "in a thread of its own",
@@ -86,12 +86,12 @@ def test_records_of_a_plain_handler_reach_its_client(forwarding: Any) -> None:
     def work() -> None:
         logger.warning("plain")
 
-    peer = telling(work)
+    peer = make_peer(work)
     asyncio.run(peer.call("work"))
-    assert heard(peer) == [("warning", "plain")]
+    assert get_messages(peer) == [("warning", "plain")]
 
 
-async def test_levels_are_the_protocol_s(forwarding: Any) -> None:
+async def test_levels_are_those_of_the_protocol(forwarding: Any) -> None:
     forwarding()
 
     async def work() -> None:
@@ -99,14 +99,14 @@ async def test_levels_are_the_protocol_s(forwarding: Any) -> None:
             logger.log(number, str(number))
 
     logger.setLevel(1)
-    peer = telling(work)
+    peer = make_peer(work)
     await peer.call("work")
     logger.setLevel(logging.NOTSET)
     names = ["debug", "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-    assert [level for level, _ in heard(peer)] == names
+    assert [level for level, _ in get_messages(peer)] == names
 
 
-async def test_a_client_hears_what_it_wants_and_no_more(forwarding: Any) -> None:
+async def test_a_client_receives_records_of_its_level(forwarding: Any) -> None:
     forwarding()
 
     async def work() -> None:
@@ -116,13 +116,13 @@ async def test_a_client_hears_what_it_wants_and_no_more(forwarding: Any) -> None
 
     found = {}
     for level in ("debug", "warning", "emergency", None):
-        peer = telling(work, level=level)
+        peer = make_peer(work, level=level)
         await peer.call("work")
-        found[level] = len(heard(peer))
+        found[level] = len(get_messages(peer))
     assert found == {"debug": 3, "warning": 1, "emergency": 0, None: 0}
 
 
-async def test_a_session_s_level_counts_at_once_also_for_a_call_that_runs(forwarding: Any) -> None:
+async def test_a_changed_level_applies_to_a_running_call(forwarding: Any) -> None:
     forwarding()
     peer: PipelineClient
 
@@ -134,7 +134,7 @@ async def test_a_session_s_level_counts_at_once_also_for_a_call_that_runs(forwar
         await ctx.info("after, from the context")
         logger.error("at last")
 
-    peer = telling(work, version=HANDSHAKE)
+    peer = make_peer(work, version=HANDSHAKE)
     assert peer.session is not None
     await peer.request("logging/setLevel", {"level": "info"})
     await peer.call("work")
@@ -155,7 +155,7 @@ async def test_nothing_is_sent_outside_of_a_call_nor_after_it(forwarding: Any) -
     async def work() -> None:
         tasks.append(asyncio.create_task(later()))
 
-    peer = telling(work)
+    peer = make_peer(work)
     logger.info("too early")
     await peer.call("work")
     over.set()
@@ -163,7 +163,7 @@ async def test_nothing_is_sent_outside_of_a_call_nor_after_it(forwarding: Any) -
     assert peer.received == []
 
 
-async def test_a_round_that_is_repeated_says_nothing_twice(forwarding: Any) -> None:
+async def test_a_repeated_round_sends_no_record_twice(forwarding: Any) -> None:
     forwarding()
 
     async def work(ctx: Context) -> None:
@@ -171,12 +171,12 @@ async def test_a_round_that_is_repeated_says_nothing_twice(forwarding: Any) -> N
         await ctx.elicit("Go?", bool)
         logger.info("after")
 
-    peer = telling(work, answer=lambda *_: accept(value=True))
+    peer = make_peer(work, answer=lambda *_: accept(value=True))
     await peer.call("work")
-    assert [data for _, data in heard(peer)] == ["before", "after"]
+    assert [data for _, data in get_messages(peer)] == ["before", "after"]
 
 
-async def test_tracebacks_and_texts_of_exceptions_stay_here(forwarding: Any) -> None:
+async def test_tracebacks_and_texts_of_exceptions_are_not_sent(forwarding: Any) -> None:
     forwarding(exclude=())
 
     async def work() -> None:
@@ -187,9 +187,9 @@ async def test_tracebacks_and_texts_of_exceptions_stay_here(forwarding: Any) -> 
             logger.error("failed with %(problem)s", {"problem": problem}, stack_info=True)
         raise KeyError("another secret")
 
-    peer = telling(work)
+    peer = make_peer(work)
     await peer.call("work")
-    assert heard(peer) == [("error", "failed with RuntimeError")] * 2
+    assert get_messages(peer) == [("error", "failed with RuntimeError")] * 2
 
 
 async def test_a_formatter_makes_the_text_without_tracebacks(forwarding: Any) -> None:
@@ -201,13 +201,13 @@ async def test_a_formatter_makes_the_text_without_tracebacks(forwarding: Any) ->
         except RuntimeError:
             logger.exception("failed")
 
-    peer = telling(work)
+    peer = make_peer(work)
     await peer.call("work")
-    assert heard(peer) == [("error", "ERROR: failed")]
+    assert get_messages(peer) == [("error", "ERROR: failed")]
 
 
 async def unfinished(work: Any, *headers: tuple[bytes, bytes]) -> Outbox:
-    """The outbox of a call of `work`, with these headers, that has its answer but whose stream is still open."""
+    """Return the outbox of a call of `work` that has its answer but whose stream is still open."""
     server = make_server()
     server.tool(work, name="work")
     peer, outbox = PipelineClient(server), Outbox()
@@ -226,7 +226,7 @@ async def unfinished(work: Any, *headers: tuple[bytes, bytes]) -> Outbox:
     return outbox
 
 
-async def test_nothing_is_said_for_a_call_that_has_its_answer(forwarding: Any) -> None:
+async def test_nothing_is_sent_for_an_answered_call(forwarding: Any) -> None:
     forwarding()
     over, tasks = asyncio.Event(), []
 
@@ -244,7 +244,7 @@ async def test_nothing_is_said_for_a_call_that_has_its_answer(forwarding: Any) -
     assert [b"in time" in message for message in await outbox.read(60) or []] == [True]
 
 
-async def test_the_secrets_of_the_request_are_taken_out(forwarding: Any) -> None:
+async def test_secrets_of_the_request_are_redacted(forwarding: Any) -> None:
     forwarding()
 
     async def work() -> None:
@@ -260,7 +260,7 @@ async def test_the_secrets_of_the_request_are_taken_out(forwarding: Any) -> None
     assert b"a [redacted] b [redacted] c [redacted] d dark" in said
 
 
-async def test_a_hook_has_the_last_word(forwarding: Any) -> None:
+async def test_a_hook_decides_the_final_text(forwarding: Any) -> None:
     def redact(text: str, record: logging.LogRecord) -> str | None:
         return None if record.levelno < logging.WARNING else text.replace("Alice", "a person")
 
@@ -270,13 +270,13 @@ async def test_a_hook_has_the_last_word(forwarding: Any) -> None:
         logger.info("Alice comes")
         logger.warning("Alice goes, password=hunter2")
 
-    peer = telling(work)
+    peer = make_peer(work)
     await peer.call("work")
-    assert heard(peer) == [("warning", "a person goes, password=[redacted]")]
+    assert get_messages(peer) == [("warning", "a person goes, password=[redacted]")]
 
 
 @pytest.mark.parametrize("redact", ["tests.logs.test_client_handler.broken", "tests.logs.nowhere.at_all"])
-async def test_a_hook_that_fails_lets_nothing_through(
+async def test_a_failing_hook_drops_the_record(
     forwarding: Any, redact: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     forwarding(redact=redact)
@@ -285,14 +285,14 @@ async def test_a_hook_that_fails_lets_nothing_through(
         logger.info("Alice comes")
         return "done"
 
-    peer = telling(work)
+    peer = make_peer(work)
     assert await peer.text("work") == "done"
     assert peer.received == []
     assert "--- Logging error ---" in capsys.readouterr().err
 
 
 def broken(text: str, record: logging.LogRecord) -> str:
-    """A hook with a bug."""
+    """Fail, as a hook with a bug."""
     raise RuntimeError
 
 
@@ -306,12 +306,12 @@ async def test_a_hook_that_logs_is_not_forwarded_to_itself(forwarding: Any) -> N
     async def work() -> None:
         logger.info("once")
 
-    peer = telling(work)
+    peer = make_peer(work)
     await peer.call("work")
-    assert heard(peer) == [("info", "once")]
+    assert get_messages(peer) == [("info", "once")]
 
 
-async def test_our_own_lines_and_excluded_loggers_stay_here(forwarding: Any) -> None:
+async def test_records_of_the_package_and_excluded_loggers_are_not_sent(forwarding: Any) -> None:
     forwarding(exclude=["tests.shop.till"])
 
     async def work() -> None:
@@ -320,35 +320,35 @@ async def test_our_own_lines_and_excluded_loggers_stay_here(forwarding: Any) -> 
         logging.getLogger("mcp_django.server").info("no")
         logging.getLogger("tests.shop.tilly").info("yes")
 
-    peer = telling(work)
+    peer = make_peer(work)
     await peer.call("work")
-    assert heard(peer) == [("info", "yes")]
+    assert get_messages(peer) == [("info", "yes")]
 
 
-async def test_sql_stays_here_unless_asked_for(forwarding: Any) -> None:
+async def test_sql_is_sent_on_request_only(forwarding: Any) -> None:
     forwarding()
 
     async def work() -> None:
         logging.getLogger("django.db.backends").debug("SELECT 1")
 
-    peer = telling(work)
+    peer = make_peer(work)
     await peer.call("work")
     assert peer.received == []
 
 
-async def test_a_flood_is_cut_off_and_never_waits(forwarding: Any) -> None:
+async def test_too_many_records_are_dropped_without_waiting(forwarding: Any) -> None:
     forwarding()
 
     async def work() -> None:
         for number in range(5000):
             logger.info("%d", number)
 
-    peer = telling(work)
+    peer = make_peer(work)
     await peer.call("work")
-    assert 0 < len(heard(peer)) <= 64
+    assert 0 < len(get_messages(peer)) <= 64
 
 
-async def test_a_flood_from_a_thread_is_cut_off_while_the_loop_is_busy(forwarding: Any) -> None:
+async def test_too_many_records_of_a_thread_are_dropped_while_the_loop_is_busy(forwarding: Any) -> None:
     forwarding()
 
     def flood() -> None:
@@ -358,15 +358,15 @@ async def test_a_flood_from_a_thread_is_cut_off_while_the_loop_is_busy(forwardin
     async def work() -> None:
         thread = threading.Thread(target=contextvars.copy_context().run, args=(flood,))
         thread.start()
-        thread.join()  # the loop does nothing meanwhile
+        thread.join()  # the loop is blocked during this time
         await asyncio.sleep(0)
 
-    peer = telling(work)
+    peer = make_peer(work)
     await peer.call("work")
-    assert [data for _, data in heard(peer)] == [str(number) for number in range(64)]
+    assert [data for _, data in get_messages(peer)] == [str(number) for number in range(64)]
 
 
-async def test_one_call_has_a_limit_and_the_last_message_says_so(
+async def test_one_call_has_a_limit_that_its_last_message_reports(
     forwarding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_handler, "MAX_FORWARDED_RECORDS", 3)
@@ -376,9 +376,9 @@ async def test_one_call_has_a_limit_and_the_last_message_says_so(
         for number in range(9):
             logger.info("%d", number)
 
-    peer = telling(work)
+    peer = make_peer(work)
     await peer.call("work")
-    said = [data for _, data in heard(peer)]
+    said = [data for _, data in get_messages(peer)]
     assert said == ["0", "1", "2", "More than 3 log messages in one call; the rest is left out"]
 
 
@@ -398,7 +398,7 @@ async def test_the_configuration_in_the_documentation_works() -> None:
 
     logging.config.dictConfig(_page())
     try:
-        peer = telling(work)
+        peer = make_peer(work)
         await peer.call("work")
     finally:
         shop.handlers.clear()

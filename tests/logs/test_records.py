@@ -1,4 +1,4 @@
-"""The log filter: every record says which call it belongs to. Repeated failures are logged once in a while."""
+"""The log filter: every record names its call. Repeated failures are logged once in an interval."""
 
 import logging
 import logging.config
@@ -22,7 +22,7 @@ logger = logging.getLogger("tests.shop")
 
 @pytest.fixture
 def written() -> Iterator[StringIO]:
-    """What a handler with the filter writes of the project's own logger."""
+    """Record the output of a handler with the filter on the project's logger."""
     stream = StringIO()
     handler = logging.StreamHandler(stream)
     handler.addFilter(CallFilter())
@@ -66,12 +66,12 @@ async def test_records_made_outside_of_calls_can_be_formatted_too(written: Strin
     assert written.getvalue().splitlines()[-1] == "idle: - - - - - -"
 
 
-def test_what_a_record_says_itself_stays(written: StringIO) -> None:
+def test_attributes_of_a_record_are_kept(written: StringIO) -> None:
     logger.info("mine", extra={"mcp_name": "of my own"})
     assert written.getvalue() == "mine: - - of my own - - -\n"
 
 
-async def test_it_can_be_named_in_logging(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_filter_can_be_named_in_logging(capsys: pytest.CaptureFixture[str]) -> None:
     config = {
         "version": 1,
         "disable_existing_loggers": False,

@@ -1,4 +1,4 @@
-"""What is taken out of log lines."""
+"""The redaction of log lines."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class Connection:
 
 
 class Call:
-    """As much of a call as counts."""
+    """A call with the attributes that redaction reads."""
 
     connection = Connection()
 
@@ -21,7 +21,7 @@ class Call:
 call: Any = Call()
 
 
-def test_what_looks_like_a_secret_goes(subtests: pytest.Subtests) -> None:
+def test_texts_like_secrets_are_redacted(subtests: pytest.Subtests) -> None:
     cases = [
         ("nothing to hide", "nothing to hide"),
         ("password=hunter2 for bob", "password=[redacted] for bob"),
@@ -53,7 +53,7 @@ def test_a_long_line_is_cut() -> None:
 
 
 def test_hostile_lines_are_cleaned_to_a_bounded_text(subtests: pytest.Subtests) -> None:
-    """Pieces that patterns begin with, many times over: a pattern without bounds would take hours here."""
+    """Repeated beginnings of patterns: a pattern without bounds would take hours here."""
     for part in ["token", "a", "password'", "://", "-----BEGIN ", "eyJ", "token ", '"', "secret="]:
         with subtests.test(part=part):
             assert len(redacted(part * 100_000, call)) <= 4097

@@ -90,7 +90,7 @@ def test_a_row_changes_with_its_nested_rows() -> None:
 
 
 @pytest.mark.parametrize("attributes", [{"publish_changes": False}, {"resources": False}, {"tools": ["list"]}])
-def test_rows_without_resources_are_not_published(attributes: dict[str, Any]) -> None:
+def test_rows_without_resources_or_notifications_are_not_published(attributes: dict[str, Any]) -> None:
     register(Tag)(type("Quiet", (Tags,), attributes))
     assert list_published(lambda: Tag.objects.create(name="hot")) == []
 

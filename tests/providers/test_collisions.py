@@ -1,4 +1,4 @@
-"""Two sources that call something the same: who is told, and who is served."""
+"""Two sources of one name: the report, and the source that is served."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -41,7 +41,7 @@ class Other(Toolset):
 
 
 def registered() -> Registry:
-    """A registry that has what a mount may bring, too."""
+    """Build a registry with names that a mount may bring, too."""
     server = Server("own")
 
     @server.tool(name="one__look")
@@ -69,7 +69,7 @@ def test_two_mounts_of_the_same_names_are_refused() -> None:
         make_server(mounts=[Mount(One, prefix="x"), Mount(Other, prefix="x")])
 
 
-def test_two_ways_to_one_name_are_refused() -> None:
+def test_one_name_through_two_mounts_is_refused() -> None:
     inner = Server("inner", mounts=[Mount(Other, prefix="b")])
     renamed = Server("renamed")
 
@@ -98,7 +98,7 @@ def test_a_uri_prefix_keeps_two_instances_apart() -> None:
     assert len(server.registry.templates) == 2
 
 
-def test_what_the_host_registers_after_its_mounts_is_refused_and_not_registered() -> None:
+def test_a_later_collision_in_the_host_is_refused_and_not_registered() -> None:
     server = make_server(mounts=[Mount(One, prefix="one")])
     with pytest.raises(DeclarationError, match="already registered"):
 
@@ -119,10 +119,10 @@ def test_a_name_that_becomes_too_long_is_refused() -> None:
         make_server(mounts=[Mount(long, prefix="prefix")])
 
 
-# Told, where it is only known later
+# Logged, if the collision is known only later
 
 
-async def test_what_a_mounted_server_registers_later_stands_back_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_later_collision_in_a_mount_is_hidden_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     mounted = Server("mounted")
     server = make_server(registry=registered(), mounts=[Mount(mounted, prefix="one")])
 
@@ -157,7 +157,7 @@ def live(source: str) -> Live:
     return Live(found)
 
 
-async def test_of_two_live_sources_the_earlier_is_served_and_both_are_named_once(
+async def test_of_two_providers_the_first_is_served_and_both_are_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = make_server(providers=[live("first"), live("second")])
@@ -169,7 +169,7 @@ async def test_of_two_live_sources_the_earlier_is_served_and_both_are_named_once
     assert "using the one from first, ignoring the one from second" in record.getMessage()
 
 
-async def test_what_is_mounted_comes_before_what_is_live(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_mount_comes_before_a_provider(caplog: pytest.LogCaptureFixture) -> None:
     server = make_server(mounts=[Mount(One, prefix="one")], providers=[live("first")])
     peer = PipelineClient(server)
     await peer.names()
@@ -184,7 +184,7 @@ async def test_what_is_mounted_comes_before_what_is_live(caplog: pytest.LogCaptu
 
 @pytest.fixture(autouse=True)
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests declare is none of this."""
+    """Replace the registries: declarations of other tests do not count."""
     monkeypatch.setattr(registry, "REGISTRIES", {})
 
 
@@ -200,7 +200,7 @@ def mounting(**mounts: Any) -> Any:
     return override_settings(MCP={"AUTH": "token", "SERVERS": {"default": {"MOUNTS": mounts}, "other": {}}})
 
 
-def test_sound_mounts_have_nothing_to_report() -> None:
+def test_valid_mounts_report_nothing() -> None:
     with mounting(one=PATH, two={"SERVER": PATH, "URI_PREFIX": "two"}, other="other"):
         assert reported() == []
 
@@ -214,7 +214,7 @@ def test_a_collision_is_an_error_that_names_both() -> None:
     assert "One.look" in found.msg
 
 
-def test_what_cannot_be_mounted_is_an_error_that_says_why(subtests: pytest.Subtests) -> None:
+def test_an_invalid_mount_is_an_error_with_the_reason(subtests: pytest.Subtests) -> None:
     for mounts, text in [
         ({"x": "othr"}, 'did you mean "other"?'),
         ({"x": f"{__name__}.Nothing"}, "Nothing"),
@@ -231,7 +231,7 @@ def test_what_cannot_be_mounted_is_an_error_that_says_why(subtests: pytest.Subte
             assert "MOUNTS" in found.msg
 
 
-def test_mounts_that_go_round_in_a_circle_are_refused_with_the_chain_named() -> None:
+def test_circular_mounts_are_refused_with_the_chain_named() -> None:
     servers = {
         "default": {"MOUNTS": {"a": "first"}},
         "first": {"MOUNTS": {"b": "second"}},

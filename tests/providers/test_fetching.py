@@ -1,4 +1,4 @@
-"""Fetching for others: every way into the network that is known, and what bounds the rest."""
+"""Safe fetching: the known ways into the network, and the limits of a fetch."""
 
 import asyncio
 import datetime
@@ -81,7 +81,7 @@ def test_an_address_of_the_internet_is_public(subtests: pytest.Subtests) -> None
             assert not is_private(address)
 
 
-def test_private_means_own_and_chosen_by_people() -> None:
+def test_private_addresses_are_those_of_own_networks() -> None:
     chosen = {"127.0.0.1", "127.9.9.9", "10.0.0.1", "172.16.3.4", "192.168.1.1", "::1", "fc00::1"}
     mapped = {"::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::1"}
     mapped |= {"::ffff:0:10.0.0.1", "2606:4700::5efe:10.0.0.1"}
@@ -89,7 +89,7 @@ def test_private_means_own_and_chosen_by_people() -> None:
 
 
 class Web:
-    """Hosts, their addresses and their pages; what was asked is kept."""
+    """Hosts, their addresses and their pages; records the requests."""
 
     def __init__(self, *pages: httpx.Response, addresses: Sequence[str] = (PUBLIC,)) -> None:
         self.pages, self.addresses = list(pages), list(addresses)
@@ -121,7 +121,7 @@ def moved(to: str) -> httpx.Response:
     return httpx.Response(302, headers={"location": to})
 
 
-async def test_the_connection_goes_to_the_address_that_was_checked_under_the_name_that_was_asked_for() -> None:
+async def test_the_connection_goes_to_the_checked_address_with_the_requested_name() -> None:
     web = Web(page(cache_control="max-age=60"))
     found = await web.fetcher().fetch("https://user-content.example/a?b=c#d")
     assert (found.status, found.mime_type, found.body) == (200, "text/plain", b"hello")
@@ -133,7 +133,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked_under_the_nam
     assert web.resolved == ["user-content.example"], "a second question could have another answer"
 
 
-async def test_a_name_that_leads_into_the_network_is_refused_before_anything_is_sent(subtests: pytest.Subtests) -> None:
+async def test_a_name_with_an_internal_address_is_refused_before_a_request(subtests: pytest.Subtests) -> None:
     for addresses in [["127.0.0.1"], ["169.254.169.254"], [PUBLIC, "10.0.0.1"], ["::ffff:7f00:1"]]:
         with subtests.test(addresses=addresses):
             web = Web(page(), addresses=addresses)
@@ -168,13 +168,13 @@ async def test_a_url_that_is_no_plain_https_is_refused(subtests: pytest.Subtests
             assert not web.resolved
 
 
-async def test_a_spelling_of_loopback_is_refused_by_where_it_leads(subtests: pytest.Subtests) -> None:
+async def test_a_spelling_of_loopback_is_refused_by_its_address(subtests: pytest.Subtests) -> None:
     for host in ["127.0.0.1", "[::1]", "2130706433", "0x7f.1", "127.1", "localhost"]:
         with subtests.test(host=host), pytest.raises((FetchRefused, FetchFailed)):
             await Fetcher(timeout=WAIT_SECONDS).fetch(f"https://{host}/")
 
 
-async def test_only_allowed_hosts_are_asked_for() -> None:
+async def test_only_allowed_hosts_are_requested() -> None:
     web = Web(page(), page(), page())
     fetcher = web.fetcher(allowed_hosts=["docs.example", ".wide.example"])
     for host in ("docs.example", "wide.example", "a.wide.example"):
@@ -223,14 +223,14 @@ async def test_a_redirect_into_the_network_is_refused() -> None:
         await web.fetcher(redirects=3).fetch("https://docs.example/")
 
 
-async def test_own_headers_stay_on_their_origin() -> None:
+async def test_own_headers_are_sent_to_their_origin_only() -> None:
     web = Web(moved("/b"), moved("https://other.example/"), moved("https://docs.example/c"), page())
     await web.fetcher(redirects=3).fetch("https://docs.example/a", {"Authorization": "Bearer s", "Host": "evil"})
     assert [request.headers.get("authorization") for request in web.asked] == ["Bearer s", "Bearer s", None, "Bearer s"]
     assert web.asked[0].headers["host"] == "docs.example"
 
 
-async def test_redirects_come_to_an_end() -> None:
+async def test_redirects_are_limited() -> None:
     web = Web(*(moved("/again") for _ in range(9)))
     with pytest.raises(FetchFailed, match="too often"):
         await web.fetcher(redirects=3).fetch("https://docs.example/")
@@ -248,7 +248,7 @@ def streamed(*pieces: bytes, **headers: str) -> tuple[httpx.Response, list[bytes
     return httpx.Response(200, headers={k.replace("_", "-"): v for k, v in headers.items()}, content=body()), taken
 
 
-async def test_a_body_without_an_end_is_given_up_at_the_limit() -> None:
+async def test_an_endless_body_is_aborted_at_the_limit() -> None:
     response, taken = streamed(*[b"x" * 600] * 100)
     with pytest.raises(ContentTooLarge):
         await Web(response).fetcher(max_size=1000).fetch("https://docs.example/")
@@ -256,7 +256,7 @@ async def test_a_body_without_an_end_is_given_up_at_the_limit() -> None:
 
 
 class Counted:
-    """A decompressor, and the longest piece that came out of one."""
+    """A decompressor that records the longest piece of its output."""
 
     longest = 0
 
@@ -269,7 +269,7 @@ class Counted:
         return piece
 
 
-async def test_what_is_compressed_is_bounded_by_what_it_becomes(
+async def test_a_compressed_body_is_bounded_by_its_decompressed_size(
     monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     for encoding in ["gzip", "deflate"]:
@@ -292,7 +292,7 @@ async def test_an_encoding_that_cannot_be_bounded_is_refused(subtests: pytest.Su
                 await Web(response).fetcher().fetch("https://docs.example/")
 
 
-async def test_all_of_it_has_one_limit_of_time(clock: Clock) -> None:
+async def test_a_fetch_has_one_timeout(clock: Clock) -> None:
     async def never(host: str, port: int) -> Sequence[str]:
         await asyncio.Event().wait()
         return ()
@@ -401,7 +401,7 @@ async def test_one_page_is_a_resource(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "s3cret" not in repr(provider)
 
 
-async def test_a_page_does_not_choose_codecs_that_are_none_of_pages(
+async def test_a_page_cannot_choose_a_codec_that_is_no_text_encoding(
     monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     for charset in ["punycode", "idna", "undefined", "zlib", "rot13", "unicode_escape", "no-such"]:
@@ -425,7 +425,7 @@ async def test_pages_below_a_url_are_resources(monkeypatch: pytest.MonkeyPatch) 
     assert len(web.asked) == 2
 
 
-async def test_only_what_is_listed_can_be_read_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reads_can_be_restricted_to_listed_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     provider = HTTPProvider("https://docs.example/", uri_prefix="web://", paths=["b.txt"], only_listed=True)
     client = served(monkeypatch, Web(page("b")), provider)
     assert (await client.request("resources/templates/list"))["resourceTemplates"] == []
@@ -434,7 +434,7 @@ async def test_only_what_is_listed_can_be_read_where_that_is_wanted(monkeypatch:
         await read(client, "web://c.txt")
 
 
-async def test_a_page_that_leads_into_the_network_is_an_error_without_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_with_an_internal_address_is_an_error_without_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     client = served(monkeypatch, Web(page(), addresses=["10.1.2.3"]), HTTPResource("https://docs.example/", "web://a"))
     with pytest.raises(InternalError) as told:
         await read(client, "web://a")
@@ -442,7 +442,7 @@ async def test_a_page_that_leads_into_the_network_is_an_error_without_a_place(mo
     assert "10.1" not in str(told.value)
 
 
-def test_what_is_wrong_is_said_where_it_is_declared(subtests: pytest.Subtests) -> None:
+def test_invalid_options_are_refused_at_the_declaration(subtests: pytest.Subtests) -> None:
     for url, given in [
         ("http://docs.example/", {}),
         ("file:///etc/passwd", {}),

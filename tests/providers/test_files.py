@@ -1,4 +1,4 @@
-"""Files and directories as resources: what is served, and what an attacker gets, which is what is not there."""
+"""Files and directories as resources; a refused path answers like a missing one."""
 
 import asyncio
 import base64
@@ -53,7 +53,7 @@ async def listed(client: PipelineClient) -> list[str]:
 
 
 async def absent(client: PipelineClient, uri: str) -> str:
-    """What a client is told, which must be what it is told of a file that never was."""
+    """Read the error of a path, which must equal that of a file that never existed."""
     with pytest.raises(ResourceNotFound) as nothing:
         await read(client, "docs://never-was.txt")
     with pytest.raises(ResourceNotFound) as found:
@@ -94,7 +94,7 @@ async def test_sessions_read_the_same(docs: Path, subtests: pytest.Subtests) -> 
             assert (await read(client, "docs://manual/readme.md"))["text"] == "# Hello\n"
 
 
-async def test_what_leads_elsewhere_or_is_hidden_is_not_there(docs: Path, subtests: pytest.Subtests) -> None:
+async def test_paths_outside_and_hidden_paths_are_not_found(docs: Path, subtests: pytest.Subtests) -> None:
     for path in [
         "../secret.txt",
         "guide/../../secret.txt",
@@ -123,7 +123,7 @@ async def test_what_leads_elsewhere_or_is_hidden_is_not_there(docs: Path, subtes
             await absent(serving(docs), f"docs://{path}")
 
 
-async def test_symbolic_links_are_not_there_wherever_they_stand(docs: Path, tmp_path: Path) -> None:
+async def test_symbolic_links_are_not_found_at_any_level(docs: Path, tmp_path: Path) -> None:
     (docs / "link.txt").symlink_to(tmp_path / "secret.txt")
     (docs / "inside.md").symlink_to(docs / "readme.md")
     (docs / "away").symlink_to(tmp_path)
@@ -157,7 +157,7 @@ async def test_a_file_exchanged_for_a_link_after_the_check_is_not_read(
     assert target.is_symlink()
 
 
-async def test_a_directory_exchanged_for_a_link_after_it_was_opened_leads_nowhere(
+async def test_a_directory_exchanged_for_a_link_after_its_opening_is_not_followed(
     docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = os.open
@@ -175,7 +175,7 @@ async def test_a_directory_exchanged_for_a_link_after_it_was_opened_leads_nowher
     assert (await read(serving(docs), "docs://guide/intro.md"))["text"] == "Grüße"
 
 
-async def test_pipes_and_devices_are_not_there_and_do_not_hang(docs: Path) -> None:
+async def test_pipes_and_devices_are_not_found_and_do_not_hang(docs: Path) -> None:
     os.mkfifo(docs / "pipe.txt")
     client = serving(docs)
     assert "pipe.txt" not in await listed(client)
@@ -192,11 +192,11 @@ async def test_a_file_exchanged_for_a_pipe_after_the_check_does_not_hang(
     await absent(serving(docs), "docs://pipe.txt")
 
 
-async def test_a_file_that_may_not_be_read_is_not_there(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_without_read_permission_is_not_found(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = os.open
 
     def open_(name: Any, *args: Any, **given: Any) -> int:
-        if name == "readme.md":  # root, whom tests may run as, is refused nothing
+        if name == "readme.md":  # root, which may run tests, is refused nothing
             raise PermissionError(13, "Permission denied", name)
         return plain(name, *args, **given)
 
@@ -210,7 +210,7 @@ async def test_hidden_files_are_served_on_request(docs: Path) -> None:
     assert (await read(client, "docs://.env"))["text"] == "SECRET=1"
 
 
-async def test_what_the_pattern_leaves_out_is_not_there(docs: Path) -> None:
+async def test_files_that_do_not_match_the_pattern_are_not_found(docs: Path) -> None:
     client = serving(docs, ["*.md", "guide/**/*.json"])
     assert await listed(client) == ["guide/deep/data.json", "readme.md"]
     await absent(client, "docs://guide/intro.md")
@@ -230,17 +230,17 @@ async def test_lists_are_bounded_and_the_rest_can_be_read(docs: Path) -> None:
     assert await listed(serving(docs, list_limit=0)) == []
 
 
-async def test_more_than_max_size_is_refused_whatever_the_size_is_said_to_be(
+async def test_more_than_max_size_is_refused_whatever_size_is_reported(
     docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InternalError, match="larger than 7 bytes"):
         await read(serving(docs, max_size=7), "docs://readme.md")
     assert (await read(serving(docs, max_size=8), "docs://readme.md"))["text"] == "# Hello\n"
-    with pytest.raises(InternalError, match="larger than 1000 bytes"):  # says that it is empty, and has no end
+    with pytest.raises(InternalError, match="larger than 1000 bytes"):  # its size is zero, and it has no end
         await read(peer(DirectoryProvider("/proc", uri_prefix="docs://", max_size=1000)), "docs://kallsyms")
 
 
-async def test_text_and_binary_are_told_apart_by_content(docs: Path) -> None:
+async def test_text_and_binary_are_distinguished_by_content(docs: Path) -> None:
     (docs / "noext").write_bytes(b"plain")
     (docs / "latin.txt").write_bytes("Grüße".encode("latin-1"))
     (docs / "nul.txt").write_bytes(b"a\0b")
@@ -258,7 +258,7 @@ async def test_text_and_binary_are_told_apart_by_content(docs: Path) -> None:
     assert (await read(client, "docs://page.html.gz"))["mimeType"] == "application/gzip"
 
 
-async def test_completions_are_paths_the_beginning_first(docs: Path) -> None:
+async def test_completions_are_paths_with_prefix_matches_first(docs: Path) -> None:
     client = serving(docs)
 
     async def complete(value: str) -> list[str]:
@@ -272,7 +272,7 @@ async def test_completions_are_paths_the_beginning_first(docs: Path) -> None:
     assert not any(".git" in path for path in await complete(""))
 
 
-async def test_who_may_not_see_it_learns_nothing_of_what_exists(docs: Path) -> None:
+async def test_a_caller_without_permission_cannot_learn_which_files_exist(docs: Path) -> None:
     provider = DirectoryProvider(docs, uri_prefix="docs://", permission="docs.read")
     stranger, reader = peer(provider, principal=make_principal()), peer(provider, principal=make_principal("docs.read"))
     assert await listed(stranger) == []
@@ -285,13 +285,13 @@ async def test_who_may_not_see_it_learns_nothing_of_what_exists(docs: Path) -> N
     assert "readme.md" in await listed(reader)
 
 
-async def test_scopes_are_asked_for(docs: Path) -> None:
+async def test_scopes_are_required(docs: Path) -> None:
     client = peer(DirectoryProvider(docs, uri_prefix="docs://", scopes=["docs"]), principal=make_principal())
     with pytest.raises(MCPError, match="Insufficient scope"):
         await read(client, "docs://readme.md")
 
 
-async def test_a_fault_of_the_disk_is_told_without_a_place(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_error_is_reported_without_its_path(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: Any, **given: Any) -> Any:
         raise OSError(5, "Input/output error", str(docs))
 
@@ -302,7 +302,7 @@ async def test_a_fault_of_the_disk_is_told_without_a_place(docs: Path, monkeypat
     assert str(told.value) == "The resource could not be read"
 
 
-async def test_nothing_of_the_machine_is_on_the_wire(docs: Path) -> None:
+async def test_no_path_of_the_machine_is_on_the_wire(docs: Path) -> None:
     client = serving(docs)
     said = [await client.request("resources/list"), await client.request("resources/templates/list")]
     said.append(await read(client, "docs://readme.md"))
@@ -310,7 +310,7 @@ async def test_nothing_of_the_machine_is_on_the_wire(docs: Path) -> None:
     assert docs.parent.name not in repr(said)
 
 
-async def test_a_directory_that_is_not_there_is_empty(tmp_path: Path) -> None:
+async def test_a_missing_directory_is_empty(tmp_path: Path) -> None:
     client = serving(tmp_path / "later")
     assert await listed(client) == []
     await absent(client, "docs://readme.md")
@@ -327,7 +327,7 @@ def test_version_follows_the_list_and_the_files(docs: Path) -> None:
     assert DirectoryProvider(docs, uri_prefix="docs://", watch=False).version == ""
 
 
-def test_looking_through_a_directory_leaves_no_file_open(docs: Path) -> None:
+def test_listing_a_directory_leaves_no_file_open(docs: Path) -> None:
     provider = DirectoryProvider(docs, uri_prefix="docs://")
     before = len(list(Path("/proc/self/fd").iterdir()))
     _ = provider.version
@@ -345,7 +345,7 @@ async def test_one_file_at_one_uri(docs: Path, tmp_path: Path) -> None:
         await read(client, "info://readme")
 
 
-def test_what_is_wrong_is_said_where_it_is_declared(docs: Path, subtests: pytest.Subtests) -> None:
+def test_invalid_options_are_refused_at_the_declaration(docs: Path, subtests: pytest.Subtests) -> None:
     for given in [
         {"uri_prefix": "docs"},
         {"uri_prefix": "docs://x"},
@@ -369,15 +369,13 @@ def matches() -> Iterator[tuple[str, str, bool]]:
     yield from [("[^a].md", "^.md", True), ("a.md", "aXmd", False), ("[", "[", True), ("a[]]b", "a]b", True)]
 
 
-def test_patterns_mean_what_globs_mean(subtests: pytest.Subtests) -> None:
+def test_patterns_match_like_globs(subtests: pytest.Subtests) -> None:
     for pattern, path, fits in list(matches()):
         with subtests.test(pattern=pattern, path=path, fits=fits):
             assert FileSelection(pattern).matches_pattern(path) is fits
 
 
-def test_a_list_that_is_made_on_another_thread_meanwhile_takes_nothing_from_this_one(
-    docs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_lists_on_two_threads_are_complete(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under WSGI each request has a loop of its own."""
     provider = DirectoryProvider(docs, "**/*.md", uri_prefix="docs://")
     make, made = provider._build_path_resource, 0

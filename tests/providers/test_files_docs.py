@@ -14,9 +14,7 @@ from tests.server.client import PipelineClient, make_principal, make_server, por
 BLOCKS = python_blocks(ROOT / "docs" / "expose" / "files.md")
 
 
-async def test_files_are_served_as_the_page_says(
-    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_files_are_served_as_documented(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.BASE_DIR = tmp_path
     (tmp_path / "handbook").mkdir()
     (tmp_path / "handbook" / "intro.md").write_text("Welcome")
@@ -29,7 +27,7 @@ async def test_files_are_served_as_the_page_says(
         await PipelineClient(server, make_principal()).request("resources/read", {"uri": "handbook://intro.md"})
 
 
-async def test_pages_are_served_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_are_served_as_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     module, _ = served_by(BLOCKS[2], monkeypatch)
     uris = await PipelineClient(make_server(providers=[module.rates, module.manual])).names(
         "resources/list", "resources", "uri"
@@ -37,7 +35,7 @@ async def test_pages_are_served_as_the_page_says(monkeypatch: pytest.MonkeyPatch
     assert uris == ["manual://index.html", "manual://returns.html", "rates://latest"]
 
 
-async def test_a_tool_that_fetches_says_why_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tool_reports_why_a_fetch_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _, found = served_by(BLOCKS[3], monkeypatch)
     peer = PipelineClient(Server("docs", "1", registry=found, ports=ports(), options=ServerOptions()))
     told = await peer.error("read_page", url="https://127.0.0.1/")

@@ -1,4 +1,4 @@
-"""Servers and toolsets within a server: what is listed, what runs, and as what it runs."""
+"""Servers and toolsets within a server: their lists, their calls, and their own names."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 
 class Weather(Toolset):
-    """A toolset like any other."""
+    """A regular toolset."""
 
     prefix = "city_"
 
@@ -49,7 +49,7 @@ class Weather(Toolset):
 
 
 def weather(**given: Any) -> Server:
-    """A server that knows no host."""
+    """Build a server without a host."""
     server = Server("Weather", "2", **given)
 
     @server.tool
@@ -102,7 +102,7 @@ def weather(**given: Any) -> Server:
 
 
 def host(*mounts: Mount, **given: Any) -> PipelineClient:
-    """A client of a server with these mounts."""
+    """Build a client of a server with these mounts."""
     return PipelineClient(make_server(mounts=mounts, **given))
 
 
@@ -122,7 +122,7 @@ async def test_tools_and_prompts_have_the_prefix_and_resources_keep_their_uris()
     assert await peer.names("resources/templates/list", "resourceTemplates", "uriTemplate") == ["city://{name}"]
 
 
-async def test_what_is_listed_can_be_used(subtests: pytest.Subtests) -> None:
+async def test_every_listed_primitive_can_be_used(subtests: pytest.Subtests) -> None:
     for version in [STATELESS, HANDSHAKE]:
         with subtests.test(version=version):
             peer = host(Mount(weather(), prefix="w"))
@@ -135,7 +135,7 @@ async def test_what_is_listed_can_be_used(subtests: pytest.Subtests) -> None:
             assert found["contents"] == [{"uri": "city://bern", "mimeType": "text/plain", "text": "bern it is"}]
 
 
-async def test_by_its_own_name_nothing_of_it_is_known() -> None:
+async def test_its_own_names_are_unknown_in_the_host() -> None:
     peer = host(Mount(weather(), prefix="w"))
     with pytest.raises(InvalidParams, match="Unknown tool"):
         await peer.call("forecast", city="Bern")
@@ -143,12 +143,12 @@ async def test_by_its_own_name_nothing_of_it_is_known() -> None:
         await peer.request("prompts/get", {"name": "report", "arguments": {"city": "x"}})
 
 
-async def test_what_runs_knows_itself_by_its_own_name_and_server() -> None:
+async def test_a_handler_sees_its_own_name_and_server() -> None:
     found = await host(Mount(weather(), prefix="w")).call("w__whoami")
     assert found["structuredContent"] == {"tool": "whoami", "server": "Weather", "arguments": {}}
 
 
-async def test_with_an_empty_prefix_names_stay_as_they_are() -> None:
+async def test_an_empty_prefix_keeps_names() -> None:
     assert await host(Mount(weather(), prefix="")).text("forecast", city="Bern") == "Bern: rain"
 
 
@@ -167,7 +167,7 @@ async def test_the_list_entry_is_that_of_the_server_but_for_the_name() -> None:
     assert here == {**theirs, "name": "w__forecast"}
 
 
-async def test_completions_are_asked_for_by_the_names_of_the_host() -> None:
+async def test_completions_use_the_names_of_the_host() -> None:
     peer = host(Mount(weather(), prefix="w"))
     assert await completed(peer, {"type": "ref/prompt", "name": "w__report"}, "city", "z") == ["zurich", "zug"]
     assert await completed(peer, {"type": "ref/resource", "uri": "city://{name}"}, "name", "l") == ["lugano", "locarno"]
@@ -175,7 +175,7 @@ async def test_completions_are_asked_for_by_the_names_of_the_host() -> None:
         await completed(peer, {"type": "ref/prompt", "name": "report"}, "city", "z")
 
 
-async def test_a_mounted_tool_asks_as_any_other(subtests: pytest.Subtests) -> None:
+async def test_a_mounted_tool_may_request_input(subtests: pytest.Subtests) -> None:
     for version in [STATELESS, HANDSHAKE]:
         with subtests.test(version=version):
             server = make_server(mounts=[Mount(weather(), prefix="w")])
@@ -183,7 +183,7 @@ async def test_a_mounted_tool_asks_as_any_other(subtests: pytest.Subtests) -> No
             assert await peer.text("w__ask") == "Bern"
 
 
-async def test_the_state_of_a_question_is_good_for_the_tool_that_asked_alone() -> None:
+async def test_the_state_of_an_input_request_is_valid_for_its_tool_only() -> None:
     server = make_server(mounts=[Mount(weather(), prefix="a"), Mount(weather(), prefix="b", uri_prefix="b")])
     peer = PipelineClient(server)
     asked = await peer.call("a__ask")
@@ -214,7 +214,7 @@ async def test_results_name_resources_as_the_host_does() -> None:
     assert uris == ["w+city://zurich", "w+city://bern", "https://example.com"]
 
 
-async def test_a_resource_that_is_not_there_is_told_by_the_uri_that_was_asked_for() -> None:
+async def test_a_missing_resource_is_reported_by_the_requested_uri() -> None:
     peer = host(Mount(weather(), prefix="w", uri_prefix="w"))
     with pytest.raises(ResourceNotFound) as problem:
         await peer.request("resources/read", {"uri": "w+city://atlantis"})
@@ -224,7 +224,7 @@ async def test_a_resource_that_is_not_there_is_told_by_the_uri_that_was_asked_fo
 # Toolsets
 
 
-async def test_a_toolset_class_or_instance_is_mounted_with_its_own_prefix_behind_that_of_the_mount() -> None:
+async def test_a_toolset_is_mounted_with_its_own_prefix_after_that_of_the_mount() -> None:
     peer = host(Mount(Weather, prefix="a"), Mount(Weather(), prefix="b", uri_prefix="b"))
     assert await peer.names() == ["a__city_forecast", "b__city_forecast"]
     assert await peer.text("b__city_forecast", city="Bern") == "Bern: sunny"
@@ -233,7 +233,7 @@ async def test_a_toolset_class_or_instance_is_mounted_with_its_own_prefix_behind
     assert found["messages"][0]["content"]["text"] == "Report on Bern"
 
 
-def test_what_is_neither_is_refused(subtests: pytest.Subtests) -> None:
+def test_other_objects_are_refused(subtests: pytest.Subtests) -> None:
     for what in [object(), "weather", 3, object]:
         with subtests.test(what=what), pytest.raises(DeclarationError, match="a server or a toolset"):
             Mount(what, prefix="w")
@@ -264,10 +264,10 @@ async def test_a_server_within_a_server_within_a_server() -> None:
     assert await completed(peer, ref, "city", "b") == ["bern"]
 
 
-# What is registered later
+# Later registrations
 
 
-async def test_what_is_registered_later_is_there_and_what_goes_is_gone() -> None:
+async def test_later_registrations_and_removals_take_effect() -> None:
     server = weather()
     peer = host(Mount(server, prefix="w"))
     before = peer.server.registry.version
@@ -284,7 +284,7 @@ async def test_what_is_registered_later_is_there_and_what_goes_is_gone() -> None
     assert "w__late" not in await peer.names()
 
 
-async def test_what_the_host_registers_goes_to_the_host() -> None:
+async def test_the_host_keeps_its_own_registrations() -> None:
     server = weather()
     peer = host(Mount(server, prefix="w"))
 
@@ -299,7 +299,7 @@ async def test_what_the_host_registers_goes_to_the_host() -> None:
 # Policies
 
 
-async def test_permissions_and_scopes_hold_as_they_do_at_home() -> None:
+async def test_permissions_and_scopes_hold_in_the_host() -> None:
     server = weather()
 
     @server.tool(permission="weather.secret")
@@ -330,7 +330,7 @@ async def test_permissions_and_scopes_hold_as_they_do_at_home() -> None:
     assert await friend.text("w__scoped") == "scoped"
 
 
-async def test_a_mount_may_ask_for_more() -> None:
+async def test_a_mount_may_require_more_permissions() -> None:
     mount = Mount(weather(), prefix="w", permission="shop.weather", scopes=["outside"])
     serving = make_server(mounts=[mount])
     assert await PipelineClient(serving, make_principal()).names() == []
@@ -340,7 +340,7 @@ async def test_a_mount_may_ask_for_more() -> None:
     assert await friend.text("w__forecast", city="Bern") == "Bern: rain"
 
 
-async def test_guards_interceptors_and_exception_handlers_stay_around_it_and_see_its_own_name() -> None:
+async def test_guards_interceptors_and_exception_handlers_run_with_its_own_name() -> None:
     log: list[str] = []
 
     def guard(ctx: Context) -> bool:
@@ -370,7 +370,7 @@ async def test_guards_interceptors_and_exception_handlers_stay_around_it_and_see
     assert log == ["guard open", "around open", "guard closed"]
 
 
-async def test_the_time_that_its_server_gives_holds(clock: Clock) -> None:
+async def test_the_timeout_of_its_server_holds(clock: Clock) -> None:
     server = Server("Slow", options=ServerOptions(timeout=2))
 
     @server.tool
@@ -388,7 +388,7 @@ async def test_the_time_that_its_server_gives_holds(clock: Clock) -> None:
         assert "longer than 2 seconds" in await call
 
 
-async def test_the_time_that_the_host_gives_holds_where_its_server_gives_none(clock: Clock) -> None:
+async def test_the_timeout_of_the_host_holds_if_its_server_has_none(clock: Clock) -> None:
     server = Server("Slow")
 
     @server.tool
@@ -401,7 +401,7 @@ async def test_the_time_that_the_host_gives_holds_where_its_server_gives_none(cl
     assert "longer than 2 seconds" in await call
 
 
-async def test_a_bug_of_what_is_mounted_says_nothing() -> None:
+async def test_the_text_of_a_bug_in_a_mount_is_hidden() -> None:
     server = Server("Broken")
 
     @server.tool
@@ -420,7 +420,7 @@ async def test_a_bug_of_what_is_mounted_says_nothing() -> None:
 # Middleware and lifespans
 
 
-async def test_its_middleware_is_around_what_is_its_own_and_sees_its_own_names() -> None:
+async def test_its_middleware_runs_for_its_own_calls_with_its_own_names() -> None:
     seen: list[tuple[str, Any]] = []
 
     async def audit(call: Any, call_next: Any) -> Any:
@@ -575,7 +575,7 @@ def test_an_instance_of_a_toolset_is_served_once() -> None:
     make_server(mounts=[Mount(twice, prefix="a"), Mount(twice, prefix="b")])
 
 
-async def test_work_for_after_the_answer_is_done_and_refused_after_it() -> None:
+async def test_background_functions_run_after_the_answer_and_are_refused_then() -> None:
     done: list[str] = []
     kept: list[Context] = []
     server = Server("later")
@@ -592,7 +592,7 @@ async def test_work_for_after_the_answer_is_done_and_refused_after_it() -> None:
         kept[0].background(done.append, "late")
 
 
-async def test_a_document_of_an_api_is_mounted_as_any_toolset() -> None:
+async def test_an_api_document_is_mounted_like_a_toolset() -> None:
     sent: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -613,7 +613,7 @@ async def test_a_document_of_an_api_is_mounted_as_any_toolset() -> None:
 # Subscriptions
 
 
-async def test_a_resource_may_be_subscribed_to_where_it_is_there_for_the_caller() -> None:
+async def test_a_subscription_needs_a_resource_that_the_caller_may_read() -> None:
     server = Server("probed")
     asked: list[str] = []
 
@@ -637,11 +637,11 @@ async def test_a_resource_may_be_subscribed_to_where_it_is_there_for_the_caller(
     assert asked == ["probed mine", "probed other"]
 
 
-# Providers of what is mounted
+# Providers of mounted servers
 
 
 class Rows(Provider):
-    """Something live."""
+    """A provider with changing entries."""
 
     def __init__(self, mark: str = "") -> None:
         self.mark = 0
@@ -671,7 +671,7 @@ class Rows(Provider):
         return [f"{target} {argument} {value}"]
 
 
-async def test_what_its_providers_have_is_there_under_the_prefix() -> None:
+async def test_entries_of_its_providers_have_the_prefix() -> None:
     live = Rows()
     peer = host(Mount(Server("Live", providers=[live]), prefix="l", uri_prefix="l"))
     assert await peer.names() == ["l__ask", "l__blocking", "l__forecast", "l__pointing", "l__whoami"]
@@ -689,7 +689,7 @@ async def test_what_its_providers_have_is_there_under_the_prefix() -> None:
     assert await completed(peer, ref, "name", "b") == ["city://{name} name b"]
 
 
-async def test_a_list_that_a_provider_gives_again_is_encoded_once() -> None:
+async def test_an_unchanged_list_of_a_provider_is_encoded_once() -> None:
     peer = host(Mount(Server("Live", providers=[Rows()]), prefix="l"))
     await peer.names()
     (before,) = peer.server.listings._provided_pages.values()
@@ -706,7 +706,7 @@ async def test_the_version_of_a_provider_is_that_of_the_host() -> None:
     assert provider.version == 7
 
 
-async def test_what_has_no_name_that_clients_take_is_left_out_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_entries_with_an_invalid_name_are_skipped_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     live = Rows()
     peer = host(Mount(Server("Live", providers=[live]), prefix="p" * 122))
     assert await peer.names() == ["p" * 122 + "__ask"]
@@ -715,7 +715,7 @@ async def test_what_has_no_name_that_clients_take_is_left_out_and_told_once(capl
     assert sum("blocking" in record.getMessage() for record in caplog.records) == 1
 
 
-# What handlers reach from within
+# Handlers that call their own server
 
 
 async def test_a_sample_uses_the_tools_of_its_own_server_by_their_own_names() -> None:

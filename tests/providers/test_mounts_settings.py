@@ -1,4 +1,4 @@
-"""`MOUNTS`: servers and toolsets of a project within its servers, with rules, rows and news of the database."""
+"""`MOUNTS`: servers and toolsets of a project within its servers, with rules, rows and events."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ from tests.server.client import PipelineClient, make_principal
 from tests.shop.models import Category
 
 pytestmark = pytest.mark.django_db
-HERE = __name__
+MODULE = __name__
 
 
 class Weather(Toolset):
@@ -66,7 +66,7 @@ async def own_names(ctx: Context) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def internal(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A registry for the server that is mounted, and none of what other tests declare."""
+    """Register the mounted server, and no declarations of other tests."""
     monkeypatch.setattr(registry, "REGISTRIES", {})
     declared = registry.get_registry("internal")
     server = AnyServer("declaring", registry=declared)
@@ -103,7 +103,7 @@ def text(name: str, /, *, principal: Any = None, **arguments: Any) -> str:
 
 
 def test_a_server_a_toolset_a_model_and_a_server_by_hand() -> None:
-    what = {"in": "internal", "w": f"{HERE}.Weather", "c": f"{HERE}.Categories", "h": f"{HERE}.BY_HAND"}
+    what = {"in": "internal", "w": f"{MODULE}.Weather", "c": f"{MODULE}.Categories", "h": f"{MODULE}.BY_HAND"}
     with served(what):
         found = names()
         assert text("in__look") == "looked"
@@ -115,7 +115,7 @@ def test_a_server_a_toolset_a_model_and_a_server_by_hand() -> None:
 
 def test_rows_of_a_mounted_model_are_read_and_described_by_the_names_of_the_host() -> None:
     Category.objects.create(slug="tea", name="Tea")
-    with served({"c": {"SERVER": f"{HERE}.Categories", "URI_PREFIX": "c"}}):
+    with served({"c": {"SERVER": f"{MODULE}.Categories", "URI_PREFIX": "c"}}):
         peer = PipelineClient(get_server())
         described = async_to_sync(peer.call)("c__category_describe")["structuredContent"]
         contents = async_to_sync(peer.request)("resources/read", {"uri": "c+shop.category://tea"})["contents"]
@@ -127,7 +127,7 @@ def test_rows_of_a_mounted_model_are_read_and_described_by_the_names_of_the_host
 def test_mounted_models_may_share_their_tools() -> None:
     Category.objects.create(slug="tea", name="Tea")
     with override_settings(
-        MCP={"AUTH": "none", "ORM_STYLE": "generic", "SERVERS": {"default": {"MOUNTS": {"c": f"{HERE}.Categories"}}}}
+        MCP={"AUTH": "none", "ORM_STYLE": "generic", "SERVERS": {"default": {"MOUNTS": {"c": f"{MODULE}.Categories"}}}}
     ):
         assert "c__models_list" in names()
         assert "Tea" in text("c__models_list", model="shop.Category")
@@ -142,7 +142,7 @@ def test_a_mount_may_ask_for_a_permission_and_scopes() -> None:
         assert text("in__look", principal=make_principal("shop.look", scopes=["in"])) == "looked"
 
 
-def test_the_scopes_that_its_endpoint_asks_for_are_asked_for_here() -> None:
+def test_the_scopes_of_its_endpoint_are_required_in_the_host() -> None:
     with served({"in": "internal"}, REQUIRED_SCOPES=["inside"]):
         with pytest.raises(InsufficientScope):
             text("in__look", principal=make_principal())
@@ -197,9 +197,9 @@ def test_a_rate_is_counted_for_both_ways_together() -> None:
 
 
 @pytest.mark.parametrize(("server", "pattern"), [("default", "c__category_get"), ("default", "c__*")])
-def test_what_stands_for_a_tool_goes_with_it(server: str, pattern: str) -> None:
+def test_disabling_a_tool_disables_its_resources(server: str, pattern: str) -> None:
     Category.objects.create(slug="tea", name="Tea")
-    with served({"c": f"{HERE}.Categories"}):
+    with served({"c": f"{MODULE}.Categories"}):
         peer = PipelineClient(get_server(), make_principal("shop.view_category"))
         assert async_to_sync(peer.request)("resources/read", {"uri": "shop.category://tea"})["contents"]
         ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
@@ -210,17 +210,17 @@ def test_what_stands_for_a_tool_goes_with_it(server: str, pattern: str) -> None:
         assert "shop.category://{pk}" not in templates
 
 
-def test_a_tool_within_a_sample_is_decided_as_the_host_knows_it() -> None:
+def test_a_tool_within_a_sample_is_authorized_by_its_name_in_the_host() -> None:
     ToolPolicy.objects.create(server="default", tool="h__own_names", disabled=True)
     RULE_CACHE.invalidate()
-    with served({"h": f"{HERE}.BY_HAND"}):
+    with served({"h": f"{MODULE}.BY_HAND"}):
         call = _view_of_mounted()
         with pytest.raises(InvalidParams, match="gone"):
             async_to_sync(check_permission)(call, BY_HAND.registry.tools.sorted()[0], InvalidParams("gone"), {})
 
 
 def _view_of_mounted() -> Call:
-    """A call as the server by hand sees it."""
+    """Return a call as the server built by hand sees it."""
     server = get_server()
     seen: list[Call] = []
 
@@ -241,7 +241,7 @@ def _view_of_mounted() -> Call:
 # Stored rows
 
 
-def test_rows_for_the_mounted_server_are_there_and_those_for_all_are_there_once() -> None:
+def test_rows_of_the_mounted_server_are_served_and_common_rows_once() -> None:
     StoredPrompt.objects.create(name="everywhere")
     StoredPrompt.objects.create(name="inside", server="internal")
     StoredResource.objects.create(uri="docs://all", name="all", text="all")
@@ -256,45 +256,43 @@ def test_rows_for_the_mounted_server_are_there_and_those_for_all_are_there_once(
     assert contents[0]["uri"] == "in+docs://in"
 
 
-# News
+# Events
 
 
 @pytest.fixture
-def said() -> Callable[[], list[tuple[str, str, Any]]]:
+def published() -> Callable[[], list[tuple[str, str, Any]]]:
     start = EventLog().head()
     return lambda: [tuple(event[1:]) for event in EventLog().read(start)]  # type: ignore[misc]
 
 
-def test_updates_are_told_where_it_is_mounted_by_the_uris_of_there(
-    said: Any, django_capture_on_commit_callbacks: Any
+def test_updates_are_published_to_the_host_with_its_uris(
+    published: Any, django_capture_on_commit_callbacks: Any
 ) -> None:
     mounts = {"in": {"SERVER": "internal", "URI_PREFIX": "in"}, "plain": "internal"}
     with served(mounts), django_capture_on_commit_callbacks(execute=True):
         notify_resource_updated("thing://a", server="internal")
-    assert {(topic, payload["uri"]) for topic, _, payload in said()} == {
+    assert {(topic, payload["uri"]) for topic, _, payload in published()} == {
         ("changes:internal", "thing://a"),
         ("changes:default", "thing://a"),
         ("changes:default", "in+thing://a"),
     }
 
 
-def test_a_list_that_changes_is_told_where_it_is_mounted(said: Any, django_capture_on_commit_callbacks: Any) -> None:
+def test_a_changed_list_is_published_to_the_host(published: Any, django_capture_on_commit_callbacks: Any) -> None:
     with served({"in": "internal"}), django_capture_on_commit_callbacks(execute=True):
         notify_list_changed("tools", server="internal")
-    assert [topic for topic, _, _ in said()] == ["changes:internal", "changes:default"]
+    assert [topic for topic, _, _ in published()] == ["changes:internal", "changes:default"]
 
 
-def test_rows_of_a_mounted_model_are_told_of_when_they_are_saved(
-    said: Any, django_capture_on_commit_callbacks: Any
-) -> None:
-    with served({"c": {"SERVER": f"{HERE}.Categories", "URI_PREFIX": "c"}}):
+def test_saved_rows_of_a_mounted_model_are_published(published: Any, django_capture_on_commit_callbacks: Any) -> None:
+    with served({"c": {"SERVER": f"{MODULE}.Categories", "URI_PREFIX": "c"}}):
         get_server()
         with django_capture_on_commit_callbacks(execute=True):
             Category.objects.create(slug="tea", name="Tea")
-    assert ("changes:default", "updated", {"uri": "c+shop.category://tea"}) in said()
+    assert ("changes:default", "updated", {"uri": "c+shop.category://tea"}) in published()
 
 
-async def test_what_the_mounted_registers_later_is_a_change_of_the_host() -> None:
+async def test_a_later_registration_in_a_mount_changes_the_lists_of_the_host() -> None:
     with served({"in": "internal"}):
         server = get_server()
         version, before = server.registry.version, _get_collections(server)
@@ -306,7 +304,7 @@ async def test_what_the_mounted_registers_later_is_a_change_of_the_host() -> Non
         assert "in__late" not in await PipelineClient(server).names()
 
 
-def test_how_far_news_reach() -> None:
+def test_every_host_is_listed_with_its_uri_prefix() -> None:
     servers = {
         "default": {"MOUNTS": {"a": {"SERVER": "first", "URI_PREFIX": "a"}}},
         "first": {"MOUNTS": {"b": {"SERVER": "second", "URI_PREFIX": "b"}, "w": {"SERVER": "x.y", "URI_PREFIX": "w"}}},
@@ -327,7 +325,7 @@ def test_how_far_news_reach() -> None:
 # Settings
 
 
-def test_an_entry_that_cannot_be_read_is_refused(subtests: pytest.Subtests) -> None:
+def test_an_invalid_entry_is_refused(subtests: pytest.Subtests) -> None:
     for mounts, text in [
         (["internal"], "must be a dict from prefixes"),
         ({"in": 3}, "must name an alias"),
@@ -352,13 +350,13 @@ def test_the_settings_on_the_page_can_be_read() -> None:
     (block,) = [block for block in python_blocks(ROOT / "docs/expose/composition.md") if "MCP =" in block]
     written: dict[str, Any] = {}
     exec(block, written)
-    written["MCP"]["SERVERS"]["default"]["MOUNTS"]["weather"] = f"{HERE}.Weather"
+    written["MCP"]["SERVERS"]["default"]["MOUNTS"]["weather"] = f"{MODULE}.Weather"
     with override_settings(MCP={"AUTH": "token", **written["MCP"]}):
         assert names() == ["staff__look", "staff__rated", "weather__forecast", "weather__rated"]
         assert names(principal=make_principal()) == ["weather__forecast", "weather__rated"]
 
 
-async def test_the_server_on_the_page_serves_what_the_table_says() -> None:
+async def test_the_server_on_the_page_serves_the_documented_names() -> None:
     blocks = [block for block in python_blocks(ROOT / "docs/expose/composition.md") if "Mount(" in block]
     written: dict[str, Any] = {}
     exec(blocks[0], written)

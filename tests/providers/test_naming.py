@@ -1,4 +1,4 @@
-"""What primitives of another source are called here."""
+"""The names of primitives of another source in this server."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from mcp_django.providers.prefixes import MAX_NAME_CHARACTERS, InvalidPrefixedNa
 from mcp_django.schema import DeclarationError
 
 
-def test_a_name_gets_the_prefix_and_leads_back() -> None:
+def test_a_prefixed_name_can_be_resolved() -> None:
     naming = NamePrefixes("weather")
     assert naming.name("forecast") == "weather__forecast"
     assert naming.own_name("weather__forecast") == "forecast"
@@ -19,7 +19,7 @@ def test_a_name_without_the_prefix_is_of_another_source(subtests: pytest.Subtest
             assert NamePrefixes("weather").own_name(name) is None
 
 
-def test_without_a_prefix_names_stay_as_they_are() -> None:
+def test_without_a_prefix_names_are_unchanged() -> None:
     assert NamePrefixes().name("forecast") == NamePrefixes().own_name("forecast") == "forecast"
 
 
@@ -37,37 +37,37 @@ def test_a_foreign_name_has_as_many_characters_as_the_specification_allows() -> 
         naming.name("b" * 117, foreign=True)
 
 
-def test_what_no_client_takes_is_refused(subtests: pytest.Subtests) -> None:
+def test_an_invalid_name_is_refused(subtests: pytest.Subtests) -> None:
     for name in ["", "a b", "ä", "a/b", "a\nb", "a\0b"]:
         with subtests.test(name=name), pytest.raises(InvalidPrefixedName):
             NamePrefixes().name(name, foreign=True)
 
 
-def test_what_is_refused_is_cut_short_in_the_message() -> None:
+def test_a_refused_name_is_truncated_in_the_message() -> None:
     with pytest.raises(InvalidPrefixedName) as problem:
         NamePrefixes("a").name("b" * 100_000, foreign=True)
     assert len(str(problem.value)) < 300
 
 
-def test_a_prefix_that_is_none_is_refused(subtests: pytest.Subtests) -> None:
+def test_an_invalid_prefix_is_refused(subtests: pytest.Subtests) -> None:
     for prefix in ["_a", "a_", "a__b", "a b", "ä", "a/b", "__", "a\n"]:
         with subtests.test(prefix=prefix), pytest.raises(DeclarationError, match="prefix"):
             NamePrefixes(prefix)
 
 
-def test_uris_stay_as_they_are_unless_a_prefix_is_asked_for() -> None:
+def test_without_a_uri_prefix_uris_are_unchanged() -> None:
     assert NamePrefixes("weather").uri("city://zurich") == "city://zurich"
     assert NamePrefixes("weather").own_uri("city://zurich") == "city://zurich"
 
 
-def test_a_uri_gets_its_prefix_and_leads_back() -> None:
+def test_a_prefixed_uri_can_be_resolved() -> None:
     naming = NamePrefixes("weather", "weather")
     assert naming.uri("city://zurich") == "weather+city://zurich"
     assert naming.own_uri("weather+city://zurich") == "city://zurich"
     assert naming.own_uri("city://zurich") is None
 
 
-def test_a_template_gets_the_prefix_and_matches_what_its_uris_become() -> None:
+def test_a_prefixed_template_matches_prefixed_uris() -> None:
     naming, template = NamePrefixes("w", "w"), UriTemplate("city://{name}{?unit}")
     here = naming.template(template)
     assert here.text == "w+city://{name}{?unit}"

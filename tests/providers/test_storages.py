@@ -58,7 +58,7 @@ async def test_max_size_holds_for_what_is_read(storage: Storage) -> None:
         await read(serving(storage, max_size=1), "media://docs/b.md")
 
 
-async def test_links_in_a_storage_of_files_are_not_followed(tmp_path: Path) -> None:
+async def test_links_in_a_file_storage_are_not_followed(tmp_path: Path) -> None:
     storage = filled(FileSystemStorage(tmp_path / "media"))
     (tmp_path / "secret.txt").write_text("secret")
     (tmp_path / "media" / "link.txt").symlink_to(tmp_path / "secret.txt")
@@ -85,7 +85,7 @@ class Decrypting(FileSystemStorage):
             return ContentFile(file.read()[::-1])
 
 
-async def test_a_storage_that_makes_something_of_its_files_is_asked_for_them(tmp_path: Path) -> None:
+async def test_a_storage_that_transforms_its_files_opens_them(tmp_path: Path) -> None:
     assert await read(serving(filled(Decrypting(tmp_path))), "media://docs/in/d.md") == "d"
     storage = Decrypting(tmp_path)
     storage.save("turned.txt", ContentFile(b"abc"))
@@ -108,7 +108,7 @@ async def test_a_storage_that_cannot_list_can_be_read() -> None:
     assert await read(client, "media://a.txt") == "a"
 
 
-async def test_a_fault_of_the_storage_is_told_without_its_text() -> None:
+async def test_a_storage_error_is_reported_without_its_text() -> None:
     with pytest.raises(InternalError) as told:
         await read(serving(filled(Broken())), "media://a.txt")
     assert str(told.value) == "The resource could not be read"

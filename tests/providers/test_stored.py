@@ -1,4 +1,4 @@
-"""Stored prompts and resources as clients get them."""
+"""Stored prompts and resources as clients receive them."""
 
 from dataclasses import replace
 from typing import Any
@@ -36,7 +36,7 @@ def ask(peer: PipelineClient, method: str, **params: Any) -> dict[str, Any]:
 
 
 def get(peer: PipelineClient, name: str = "greet", /, **arguments: str) -> list[str]:
-    """The texts of a prompt."""
+    """Return the texts of a prompt."""
     found = ask(peer, "prompts/get", name=name, arguments=arguments)["messages"]
     return [message["content"]["text"] for message in found]
 
@@ -61,7 +61,7 @@ def uris(peer: PipelineClient) -> list[str]:
 
 
 def prompt(*texts: str, name: str = "greet", arguments: Any = (), **fields: Any) -> StoredPrompt:
-    """A prompt with messages, and arguments that are names or fields."""
+    """Create a prompt with messages, and arguments that are names or fields."""
     row = StoredPrompt.objects.create(name=name, **fields)
     for position, said in enumerate(arguments, start=1):
         more = {"name": said} if isinstance(said, str) else said
@@ -83,7 +83,7 @@ def resource(uri: str = "docs://a", **fields: Any) -> StoredResource:
 
 
 @pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-def test_what_is_listed_is_what_the_specification_says(server: Server, version: str) -> None:
+def test_lists_follow_the_specification(server: Server, version: str) -> None:
     prompt("Hi", arguments=["who", {"name": "tone", "required": False, "title": "Tone"}], title="Greet", tags=["x"])
     resource(description="A.", mime_type="text/markdown", audience="user assistant", priority=0.5, title="T")
     peer = PipelineClient(server, version=version)
@@ -104,9 +104,7 @@ def test_what_is_listed_is_what_the_specification_says(server: Server, version: 
     assert found["annotations"]["lastModified"].startswith("20")
 
 
-def test_an_empty_server_declares_both_lists_so_that_clients_hear_of_the_first_row(
-    server: Server, peer: PipelineClient
-) -> None:
+def test_an_empty_server_declares_both_lists_for_later_rows(server: Server, peer: PipelineClient) -> None:
     assert {"prompts", "resources", "completions"} <= server.offered_capabilities
     assert (names(peer), uris(peer)) == ([], [])
 
@@ -136,7 +134,7 @@ def test_a_list_is_encoded_once_while_nothing_changes(peer: PipelineClient, monk
     assert names(peer) == ["greet"]
 
 
-def test_what_is_saved_is_there_at_the_next_request_in_every_process(peer: PipelineClient) -> None:
+def test_a_saved_row_is_served_at_the_next_request_in_every_process(peer: PipelineClient) -> None:
     other = PipelineClient(make_server(providers=[StoredProvider("default")]))
     assert (names(peer), names(other)) == ([], [])
     row = prompt("Hi")
@@ -148,7 +146,7 @@ def test_what_is_saved_is_there_at_the_next_request_in_every_process(peer: Pipel
     assert (names(peer), names(other)) == ([], [])
 
 
-def test_what_is_rolled_back_is_not_remembered(peer: PipelineClient) -> None:
+def test_a_rolled_back_row_is_not_cached(peer: PipelineClient) -> None:
     for name in ("one", "two"):
         with transaction.atomic():
             prompt("Hi", name=name)
@@ -164,7 +162,7 @@ def test_bulk_changes_are_seen_too(peer: PipelineClient) -> None:
     assert names(peer) == ["two"]
 
 
-def test_what_is_not_enabled_is_unknown(peer: PipelineClient) -> None:
+def test_a_disabled_row_is_unknown(peer: PipelineClient) -> None:
     prompt("Hi", enabled=False)
     resource(enabled=False)
     assert (names(peer), uris(peer)) == ([], [])
@@ -183,7 +181,7 @@ def test_a_row_for_one_server_is_on_no_other_and_wins_over_one_for_all(peer: Pip
     assert (names(staff), get(staff)) == (["foreign", "greet"], ["all"])
 
 
-def test_what_code_registers_wins(peer: PipelineClient) -> None:
+def test_registrations_in_code_win(peer: PipelineClient) -> None:
     prompt("stored", arguments=[{"name": "who", "choices": ["secret"]}])
     resource()
 
@@ -208,7 +206,7 @@ def test_arguments_are_filled_in(peer: PipelineClient) -> None:
     assert get(peer, who="Ada") == ["Hi Ada, Adas and $5 to $Who", "{who} {{ who }} %(who)s"]
 
 
-def test_roles_links_and_resources_are_what_the_specification_says(peer: PipelineClient) -> None:
+def test_roles_links_and_resources_follow_the_specification(peer: PipelineClient) -> None:
     row = prompt("Hi $who", arguments=["who"])
     message(row, kind="link", uri="docs://$who", text="About $who", role="assistant")
     message(row, kind="link", uri="docs://$who")
@@ -227,14 +225,14 @@ def test_roles_links_and_resources_are_what_the_specification_says(peer: Pipelin
     assert found[3]["content"] == {"type": "resource", "resource": contents}
 
 
-def test_what_is_left_out_is_the_default_or_nothing(peer: PipelineClient) -> None:
+def test_a_missing_argument_is_its_default_or_empty(peer: PipelineClient) -> None:
     optional = [{"name": "tone", "required": False, "default": "kind"}, {"name": "to", "required": False}]
     prompt("[$tone][$to]", arguments=optional)
     assert get(peer) == ["[kind][]"]
     assert get(peer, tone="", to="x") == ["[][x]"]
 
 
-def test_wrong_arguments_are_told(peer: PipelineClient, subtests: pytest.Subtests) -> None:
+def test_wrong_arguments_are_reported(peer: PipelineClient, subtests: pytest.Subtests) -> None:
     prompt("$who", arguments=["who", {"name": "tone", "required": False, "choices": ["kind", "curt"]}])
     for given, complaint in [
         ({}, "missing argument 'who'"),
@@ -265,7 +263,7 @@ ATTACKS = [
 ]
 
 
-def test_what_a_caller_says_is_put_in_as_it_is_and_never_looked_at_again(
+def test_argument_values_are_inserted_verbatim_and_not_expanded(
     peer: PipelineClient, subtests: pytest.Subtests
 ) -> None:
     hidden = {"name": "secret", "required": False, "default": "top secret"}
@@ -275,7 +273,7 @@ def test_what_a_caller_says_is_put_in_as_it_is_and_never_looked_at_again(
             assert get(peer, who=value) == [f"<{value}|top secret|{value}>"]
 
 
-def test_placeholders_that_no_form_has_checked_stay_as_they_are(peer: PipelineClient) -> None:
+def test_unknown_placeholders_are_left_unchanged(peer: PipelineClient) -> None:
     prompt("$nobody ${nobody} $5 $", arguments=["who"])
     assert get(peer, who="x") == ["$nobody ${nobody} $5 $"]
 
@@ -286,7 +284,7 @@ def test_a_short_prompt_cannot_be_made_to_fill_the_memory(peer: PipelineClient) 
         get(peer, who="x" * 1_000_000)
 
 
-def test_what_is_embedded_counts_too(peer: PipelineClient) -> None:
+def test_embedded_resources_count_for_the_limit(peer: PipelineClient) -> None:
     message(prompt("Hi"), kind="resource", uri="docs://a")
     resource(data=b"x" * MAX_RENDERED_CHARACTERS)
     with pytest.raises(InvalidParams, match="longer than"):
@@ -296,7 +294,7 @@ def test_what_is_embedded_counts_too(peer: PipelineClient) -> None:
 # Reading resources
 
 
-def test_a_text_and_a_file_are_read_as_what_they_are(peer: PipelineClient) -> None:
+def test_texts_and_files_are_read(peer: PipelineClient) -> None:
     resource("docs://text", text="ä$who{{ x }}")
     resource("docs://file", text="", data=b"\x00\xff", mime_type="image/png")
     resource("docs://any", text="", data=b"\x00")
@@ -305,9 +303,7 @@ def test_a_text_and_a_file_are_read_as_what_they_are(peer: PipelineClient) -> No
     assert read(peer, "docs://any")["mimeType"] == "application/octet-stream"
 
 
-def test_contents_are_read_when_somebody_reads_and_not_for_lists(
-    peer: PipelineClient, django_assert_num_queries: Any
-) -> None:
+def test_contents_are_loaded_for_reads_and_not_for_lists(peer: PipelineClient, django_assert_num_queries: Any) -> None:
     resource()
     with django_assert_num_queries(3) as captured:
         uris(peer)
@@ -316,7 +312,7 @@ def test_contents_are_read_when_somebody_reads_and_not_for_lists(
         read(peer, "docs://a")
 
 
-# Who may
+# Permissions
 
 
 def test_without_the_permission_a_prompt_answers_as_one_that_does_not_exist(server: Server) -> None:
@@ -347,7 +343,7 @@ def test_without_the_permission_a_resource_answers_as_one_that_does_not_exist(se
     assert read(PipelineClient(server, make_principal("shop.view_order")), "docs://a")["text"] == "text"
 
 
-def test_a_scope_that_is_missing_is_named(server: Server) -> None:
+def test_a_missing_scope_is_named(server: Server) -> None:
     prompt("Hi", scopes=["prompts"])
     peer = PipelineClient(server, make_principal())
     assert names(peer) == ["greet"]
@@ -396,12 +392,12 @@ def test_the_lists_that_permissions_decide_about_are_known(server: Server) -> No
     assert provider.get_permission_dependent() == {"prompts", "resources"}
 
 
-def test_nobody_looks_every_second_for_what_is_told_when_it_is_saved(server: Server) -> None:
+def test_stored_rows_are_not_polled_for_changes(server: Server) -> None:
     assert not server.providers[0].has_version
 
 
 @pytest.mark.django_db(transaction=True)
-def test_before_the_tables_are_there_what_is_registered_is_served(
+def test_registrations_are_served_before_the_tables_exist(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     server.prompt(lambda: "Hi", name="registered")
@@ -422,12 +418,10 @@ def test_a_database_that_fails_is_no_empty_list(server: Server, monkeypatch: pyt
         names(PipelineClient(server))
 
 
-def test_a_row_that_cannot_be_read_takes_no_other_row_away(
-    peer: PipelineClient, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unreadable_row_does_not_hide_others(peer: PipelineClient, caplog: pytest.LogCaptureFixture) -> None:
     broken = prompt("hello", name="broken")
     prompt("hello")
-    StoredPrompt.objects.filter(pk=broken.pk).update(tags=7)  # as a program writes that bypasses the form
+    StoredPrompt.objects.filter(pk=broken.pk).update(tags=7)  # as a program that bypasses the form writes
     resource()
     for _ in range(2):
         assert names(peer) == ["greet"]
@@ -436,7 +430,7 @@ def test_a_row_that_cannot_be_read_takes_no_other_row_away(
     assert (record.levelname, f"stored row {broken.pk}" in record.getMessage()) == ("ERROR", True)
 
 
-def test_what_is_embedded_goes_through_the_guards_and_interceptors_of_the_resource(server: Server) -> None:
+def test_embedded_resources_pass_their_guards_and_interceptors(server: Server) -> None:
     async def marked(ctx: Any, proceed: Any) -> Any:
         return f"{await proceed()}!"
 
@@ -477,7 +471,7 @@ def test_any_value_in_one_row_leaves_the_other_rows_listed(
                     with transaction.atomic():
                         model.objects.filter(pk=row.pk).update(**{field.name: value})
                 except DataError:
-                    continue  # this database stores no such value
+                    continue  # this database cannot store the value
                 assert "greet" in names(peer)
                 assert "docs://a" in uris(peer)
                 assert complete(peer, "greet", "who", "A") == []

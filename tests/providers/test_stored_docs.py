@@ -1,4 +1,4 @@
-"""What docs/expose/stored.md shows, done."""
+"""The examples of docs/expose/stored.md run."""
 
 from typing import Any
 

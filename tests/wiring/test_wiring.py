@@ -1,4 +1,4 @@
-"""The composition root: settings become servers, once, and anew when a setting changes."""
+"""The composition root: settings become servers, which are rebuilt when a setting changes."""
 
 import asyncio
 import contextlib
@@ -43,15 +43,15 @@ async def lifespan(server: Any) -> AsyncIterator[str]:
     yield server.alias
 
 
-class Shelf(Provider):
-    """A provider class, to be made without arguments."""
+class BookProvider(Provider):
+    """A provider class whose constructor has no arguments."""
 
 
-shelf = Shelf()
+book_provider = BookProvider()
 
 
-def make_shelf() -> Provider:
-    return shelf
+def make_book_provider() -> Provider:
+    return book_provider
 
 
 handlers = Handlers()
@@ -63,11 +63,11 @@ class Verifier:
         raise NotImplementedError
 
 
-HERE = "tests.wiring.test_wiring"
+MODULE = "tests.wiring.test_wiring"
 
 
 @override_settings(MCP={"SERVERS": {"default": {}, "staff": {}}})
-def test_an_unknown_alias_is_refused_with_what_may_have_been_meant(subtests: pytest.Subtests) -> None:
+def test_an_unknown_alias_is_refused_with_a_suggestion(subtests: pytest.Subtests) -> None:
     for alias, hint in (("defualt", 'did you mean "default"'), ("stff", 'did you mean "staff"'), ("zzz", '"zzz"$')):
         with subtests.test(alias=alias, hint=hint), pytest.raises(ImproperlyConfigured, match=hint):
             wiring.get_server(alias)
@@ -78,7 +78,7 @@ def test_the_default_server_comes_first() -> None:
     assert list(wiring.list_aliases()) == ["default", "bar", "zoo"]
 
 
-def test_a_server_is_what_its_setting_says() -> None:
+def test_a_server_has_the_options_of_its_setting() -> None:
     described = {
         "NAME": "hotel",
         "VERSION": "3",
@@ -91,9 +91,9 @@ def test_a_server_is_what_its_setting_says() -> None:
         "TIMEOUT": 8,
         "LOG_LEVEL": "error",
         "CACHE_TTL": 9,
-        "MIDDLEWARE": [f"{HERE}.middleware"],
-        "PROVIDERS": [f"{HERE}.handlers", f"{HERE}.Shelf", f"{HERE}.make_shelf"],
-        "LIFESPAN": f"{HERE}.lifespan",
+        "MIDDLEWARE": [f"{MODULE}.middleware"],
+        "PROVIDERS": [f"{MODULE}.handlers", f"{MODULE}.BookProvider", f"{MODULE}.make_book_provider"],
+        "LIFESPAN": f"{MODULE}.lifespan",
         "CAPABILITIES": {"experimental": {"x": {}}},
     }
     limits = {
@@ -115,16 +115,21 @@ def test_a_server_is_what_its_setting_says() -> None:
         assert (ask.elicitation_timeout, ask.url_elicitation_timeout, ask.state_ttl) == (1, 2, 5)
         assert (options.result_bytes, options.subscriptions) == (6, 7)
         assert server.middleware == (middleware,)
-        assert [type(provider) for provider in server.providers] == [Handlers, Shelf, Shelf, StoredProvider]
+        assert [type(provider) for provider in server.providers] == [
+            Handlers,
+            BookProvider,
+            BookProvider,
+            StoredProvider,
+        ]
         assert server.providers[0] is handlers
-        assert server.providers[2] is shelf
+        assert server.providers[2] is book_provider
         assert server.has_lifespan
         assert server.capabilities(LATEST)["experimental"] == {"x": {}}
         assert server.registry is get_registry("hotel")
 
 
 @override_settings(MCP={"SERVERS": {"default": {}, "bare": {"STORED": False}}})
-def test_a_server_has_what_is_stored_unless_it_says_otherwise() -> None:
+def test_a_server_serves_stored_rows_by_default() -> None:
     assert [type(provider) for provider in wiring.get_server().providers] == [StoredProvider]
     assert wiring.get_server("bare").providers == ()
 
@@ -147,7 +152,7 @@ def test_a_fixed_limit_is_an_unknown_key() -> None:
     assert [(problem.path, problem.unknown) for problem in conf.get_problems()] == [('MCP["LIMITS"]["BATCH"]', True)]
 
 
-@override_settings(MCP={"SERVERS": {"default": {"PROVIDERS": [f"{HERE}.not_a_provider"]}}})
+@override_settings(MCP={"SERVERS": {"default": {"PROVIDERS": [f"{MODULE}.not_a_provider"]}}})
 def test_objects_that_are_not_providers_are_refused_with_their_path() -> None:
     with pytest.raises(ImproperlyConfigured, match=r"tests\.wiring\.test_wiring\.not_a_provider is not a provider"):
         wiring.get_server()
@@ -164,7 +169,7 @@ audit = Audit()
 
 
 @override_settings(
-    MCP={"SERVERS": {"default": {"EXTENSIONS": [f"{HERE}.audit"]}, "other": {"EXTENSIONS": [f"{HERE}.Audit"]}}}
+    MCP={"SERVERS": {"default": {"EXTENSIONS": [f"{MODULE}.audit"]}, "other": {"EXTENSIONS": [f"{MODULE}.Audit"]}}}
 )
 def test_extensions_are_instances_or_classes_and_add_their_checks() -> None:
     assert wiring.get_server().extensions.extensions == (audit,)
@@ -173,7 +178,7 @@ def test_extensions_are_instances_or_classes_and_add_their_checks() -> None:
     assert [message.id for message in check_composition(None)] == ["audit.W001", "audit.W001"]
 
 
-@override_settings(MCP={"SERVERS": {"default": {"EXTENSIONS": [f"{HERE}.not_a_provider"]}}})
+@override_settings(MCP={"SERVERS": {"default": {"EXTENSIONS": [f"{MODULE}.not_a_provider"]}}})
 def test_objects_that_are_not_extensions_are_refused_and_reported() -> None:
     with pytest.raises(ImproperlyConfigured, match=r"tests\.wiring\.test_wiring\.not_a_provider is not an extension"):
         wiring.get_server()
@@ -181,13 +186,13 @@ def test_objects_that_are_not_extensions_are_refused_and_reported() -> None:
     assert message.id == "mcp_django.E060"
 
 
-@override_settings(MCP={"SERVERS": {"default": {"MIDDLEWARE": [f"{HERE}.missing"]}}})
-def test_a_path_that_leads_nowhere_is_an_import_error() -> None:
+@override_settings(MCP={"SERVERS": {"default": {"MIDDLEWARE": [f"{MODULE}.missing"]}}})
+def test_an_invalid_path_is_an_import_error() -> None:
     with pytest.raises(ImportError, match="missing"):
         wiring.get_server()
 
 
-def test_everything_is_made_once() -> None:
+def test_every_object_is_built_once() -> None:
     assert wiring.get_server() is wiring.get_server("default") is wiring.get_server(alias="default")
     assert wiring.get_services().executor is wiring.get_services().executor
     assert wiring.get_ports() is wiring.get_ports("default")
@@ -285,7 +290,7 @@ def test_sealed_state_and_cursors_are_not_interchangeable() -> None:
         ports.cursor_sealer.unseal(token, b"")
 
 
-def test_what_an_old_key_sealed_opens_while_the_key_is_a_fallback() -> None:
+def test_values_sealed_with_an_old_key_open_while_it_is_a_fallback() -> None:
     with override_settings(SECRET_KEY="old"):
         token = wiring.get_ports().state_sealer.seal({"a": 1}, b"", ttl=60)
     with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=["old"]):
@@ -295,7 +300,7 @@ def test_what_an_old_key_sealed_opens_while_the_key_is_a_fallback() -> None:
 
 
 def kinds(found: Authenticator) -> tuple[list[str], bool]:
-    """Its verifiers, and whether it serves this machine."""
+    """Return its verifiers, and whether it serves this machine."""
     verifiers = ["token" if isinstance(one, PersonalTokenVerifier) else "own" for one in found._verifiers]
     return verifiers, found._local is not None
 
@@ -308,8 +313,8 @@ def test_every_form_of_auth_becomes_an_authenticator(subtests: pytest.Subtests) 
         ("none", True, [], True),
         ("token", False, ["token"], False),
         ("token", True, ["token"], False),
-        (f"{HERE}.Verifier", True, ["own"], False),
-        ([f"{HERE}.Verifier", "token"], False, ["own", "token"], False),
+        (f"{MODULE}.Verifier", True, ["own"], False),
+        ([f"{MODULE}.Verifier", "token"], False, ["own", "token"], False),
     )
     for auth, debug, verifiers, local in cases:
         with subtests.test(auth=auth, debug=debug, verifiers=verifiers, local=local):
@@ -330,7 +335,7 @@ def test_lists_are_private_where_callers_are_authenticated(subtests: pytest.Subt
             assert wiring.get_server().options.private_lists is private
 
 
-def test_with_an_authorization_server_nothing_needs_to_be_said_of_auth(subtests: pytest.Subtests) -> None:
+def test_with_an_authorization_server_auth_needs_no_setting(subtests: pytest.Subtests) -> None:
     for debug in (True, False):
         with subtests.test(debug=debug):
             with override_settings(MCP={}, DEBUG=debug):
@@ -341,7 +346,7 @@ def test_with_an_authorization_server_nothing_needs_to_be_said_of_auth(subtests:
                 assert conf.auth_names() == ("token",)
 
 
-def test_the_text_of_bugs_takes_both_switches(subtests: pytest.Subtests) -> None:
+def test_the_text_of_bugs_needs_both_settings(subtests: pytest.Subtests) -> None:
     for expose, debug, exposed in ((True, True, True), (True, False, False), (False, True, False)):
         with (
             subtests.test(expose=expose, debug=debug, exposed=exposed),
@@ -355,7 +360,7 @@ def test_limits_reach_the_threads() -> None:
     assert (wiring.get_services().executor.max_threads, wiring.get_services().executor.max_queued) == (3, 4)
 
 
-def test_the_threads_interrupt_sql_unless_told_otherwise(subtests: pytest.Subtests) -> None:
+def test_the_threads_interrupt_sql_by_default(subtests: pytest.Subtests) -> None:
     for interrupt in (True, False):
         with (
             subtests.test(interrupt=interrupt),
@@ -372,7 +377,7 @@ def test_handlers_inherit_atomic_requests() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_calls_that_hold_every_thread_can_publish() -> None:
+def test_calls_on_every_thread_can_publish() -> None:
     async def main() -> None:
         executor, feeds = wiring.get_services().executor, wiring.get_services().event_publisher
         held = asyncio.Barrier(executor.max_threads)
@@ -395,7 +400,7 @@ def test_calls_that_hold_every_thread_can_publish() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_authorization_works_while_calls_hold_every_thread() -> None:
+def test_authorization_works_while_every_thread_is_busy() -> None:
     async def main() -> None:
         executor, over = wiring.get_services().executor, threading.Event()
 
