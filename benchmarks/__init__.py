@@ -1,4 +1,4 @@
 """Side-by-side measurements of this server, the official SDK, FastMCP and the bare cost of HTTP.
 
-README.md says how to run and read them. It reports and never judges: no figure here makes a build fail.
+README.md explains how to run and read them. They report figures, and no figure makes a build fail.
 """

@@ -38,12 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             python = peers.fastmcp_python()
         except peers.Unavailable as error:
-            rounds.say_to_stderr(f"without FastMCP: {error}")
+            rounds.write_to_stderr(f"without FastMCP: {error}")
     before = None if options.before is None else options.before.resolve()
     rows = [row for row in subjects(python, before) if _chosen(row, options)]
     cells = SHORT_CELLS if options.short else CELLS
     number, seconds = options.rounds or (4 if options.short else 9), options.seconds or (0.2 if options.short else 0.35)
-    results = rounds.run(rows, cells, rounds=number, seconds=seconds, say=rounds.say_to_stderr)
+    results = rounds.run(rows, cells, rounds=number, seconds=seconds, write_line=rounds.write_to_stderr)
     print(report.markdown(results, rows, cells, python))
     if options.json:
         options.json.write_text(report.as_json(results, rows, cells, python))
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(websocket.markdown(found, sockets))
         failures += found.failures()
     for line in failures:
-        rounds.say_to_stderr(f"FAILED {line}")
+        rounds.write_to_stderr(f"FAILED {line}")
     return 1 if failures else 0
 
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.access`: what it costs to know who calls, and whether they may.
+"""`python -m benchmarks.access`: costs of authentication and permissions of callers.
 
 One tool is called with each kind of credential, by a user with one group and one permission, on one uvicorn worker,
 beside the same without authentication. "known" is a credential that the worker has verified in the last seconds, which
@@ -37,7 +37,7 @@ def subjects() -> list[Subject]:
         forms: dict[str, tuple[str, ...]] = {
             f"{kind}, known": (),
             f"{kind}, known, guarded": ("--guarded",),
-            f"{kind}, new": ("--forgetful",),
+            f"{kind}, new": ("--uncached",),
         }
         if kind == "session":  # looked up for each request, which may follow a log-out
             forms = {"session, new": (), "session, new, guarded": ("--guarded",)}
@@ -129,10 +129,10 @@ def main(arguments: list[str] | None = None) -> int:
     first, *others = subjects()
     chosen = [row for row in others if not options.only or any(text in row.label for text in options.only)]
     rows = [first, *chosen]
-    results = rounds.run(rows, CELLS, rounds=options.rounds, seconds=options.seconds, say=rounds.say_to_stderr)
+    results = rounds.run(rows, CELLS, rounds=options.rounds, seconds=options.seconds, write_line=rounds.write_to_stderr)
     print(markdown(results, rows))
     for line in results.failures():
-        rounds.say_to_stderr(f"FAILED {line}")
+        rounds.write_to_stderr(f"FAILED {line}")
     return 1 if any(results.failures()) else 0
 
 

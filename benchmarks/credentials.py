@@ -21,7 +21,7 @@ KINDS = ("token", "oauth", "external", "session")
 
 
 def _user() -> Any:
-    """Somebody with one permission through a group, as users have them, and not a superuser, whom nothing is asked."""
+    """A user with one permission through a group, and not a superuser, who needs no permission."""
     from django.contrib.auth.models import Group, Permission, User
 
     user, made = User.objects.get_or_create(username=USERNAME)

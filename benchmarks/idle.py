@@ -1,4 +1,4 @@
-"""`python -m benchmarks.idle`: what a thousand clients cost that are connected and say nothing.
+"""`python -m benchmarks.idle`: costs of a thousand connected clients that send nothing.
 
 One worker for each row, and beside ours, in the same run, sockets that only echo. Memory is the resident set of the
 worker with the clients connected, less that before, when a few had come and gone already. What the worker works while
@@ -33,7 +33,7 @@ QUIET = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Something that a client sends, and what it waits for before it goes on, if anything."""
+    """Bytes that a client sends, and the bytes that it then waits for, if any."""
 
     send: bytes
     until: bytes
@@ -51,7 +51,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What was measured of one."""
+    """The measurement of one subject."""
 
     each: float
     """KB of memory for one client."""
@@ -62,7 +62,7 @@ class Figures:
 
 
 class Guest(asyncio.Protocol):
-    """A client that takes its steps and then says nothing."""
+    """A client that takes its steps and then sends nothing."""
 
     def __init__(self, steps: list[Step]) -> None:
         self._steps, self._read = steps, b""
@@ -132,7 +132,7 @@ async def measure(subject: Subject, running: Running, clients: int) -> Figures:
 
 
 def _socket(path: str, dialect: Dialect) -> Callable[[int], list[Step]]:
-    """A WebSocket on which one thing was said and answered."""
+    """A WebSocket with one request and its response."""
 
     def steps(port: int) -> list[Step]:
         found = [Step(send=opening(Target(port=port, path=path, dialect=dialect)), until=b"\r\n\r\n")]
@@ -161,7 +161,7 @@ def _subjects(server: str) -> list[Subject]:
 
 
 def _stream(port: int) -> list[Step]:
-    """A stream of HTTP+SSE that has told where to POST."""
+    """A stream of HTTP+SSE that has sent its endpoint."""
     request = f"GET /mcp/sse HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\n\r\n"
     return [Step(send=request.encode(), until=b"event: endpoint")]
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.listens`: what a thousand clients cost that only wait, and when a change has reached them all.
+"""`python -m benchmarks.listens`: costs of a thousand listening clients, and the time until a change reaches all.
 
 One uvicorn worker with uvloop and httptools, as for everything else here, and beside it, in the same run, the same with
 an application that does nothing but hold streams open: what is left between the two is ours. Memory is the resident set
@@ -49,7 +49,7 @@ class Subject:
 
 @dataclass(slots=True)
 class Figures:
-    """What was measured of one."""
+    """The measurement of one subject."""
 
     before: float = 0.0
     """Resident set in KB, without streams."""
@@ -65,7 +65,7 @@ class Figures:
 
 
 class Listener(asyncio.Protocol):
-    """A client that counts what it is told."""
+    """A client that counts its notifications."""
 
     def __init__(self, request: bytes, on_news: Callable[[], None]) -> None:
         self._request, self._on_news = request, on_news
@@ -106,8 +106,8 @@ class Crowd:
     def __init__(self, subject: Subject, running: Running) -> None:
         self._subject, self._running = subject, running
         self._listeners: list[Listener] = []
-        self._told = 0
-        self._all_told = asyncio.Event()
+        self._notified = 0
+        self._all_notified = asyncio.Event()
 
     async def open(self, streams: int) -> None:
         """Open so many, a few at a time, each acknowledged."""
@@ -124,18 +124,18 @@ class Crowd:
         await asyncio.gather(*(one() for _ in range(streams)))
 
     def _count(self) -> None:
-        self._told += 1
-        if self._told == len(self._listeners):
-            self._all_told.set()
+        self._notified += 1
+        if self._notified == len(self._listeners):
+            self._all_notified.set()
 
     async def change(self) -> float:
-        """Publish a change. Returns the milliseconds until everybody has been told."""
-        self._told = 0
-        self._all_told.clear()
+        """Publish a change. Return the milliseconds until every client is notified."""
+        self._notified = 0
+        self._all_notified.clear()
         reader, writer = await asyncio.open_connection("127.0.0.1", self._running.port)
         began = time.perf_counter()
         writer.write(self._subject.publish(self._running))
-        await asyncio.wait_for(self._all_told.wait(), 30)
+        await asyncio.wait_for(self._all_notified.wait(), 30)
         took = time.perf_counter() - began
         status = await reader.readline()
         if b" 200 " not in status:
@@ -259,7 +259,7 @@ def markdown(found: dict[str, Figures], streams: int) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run, print the table. Returns 1 when a server did not start or did not say what it should."""
+    """Run, and print the table. Return 1 if a server did not start or answered wrongly."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.listens", description=__doc__)
     parser.add_argument("--streams", type=int, default=STREAMS)
     parser.add_argument("--changes", type=int, default=CHANGES)

@@ -24,11 +24,11 @@ _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 _HEAD_END = b"\r\n\r\n"
 _CHUNKS_END = b"\r\n0\r\n\r\n"
 _READ = 1 << 18
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class WrongAnswer(Exception):
-    """The server answered something else than what was asked; the measurement of this cell means nothing."""
+    """The server gave a wrong response, so the measurement of this cell is invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class Connection:
     __slots__ = ("_answer", "_body_at", "_chunked", "_whole_at", "expected", "sent_at", "session", "socket")
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.session = ""
         self.expected = Expected(())
@@ -175,7 +175,7 @@ class Load:
         """
         Args:
             target: The endpoint and its dialect.
-            work: What each request asks for.
+            work: The kind of work of each request.
             connections: How many are open, each with one request in flight.
             tools: How many tools the server has; a `tools/list` must name as many.
             pid: The server's process.
@@ -199,7 +199,7 @@ class Load:
         self._pairs.clear()
 
     def measure(self, total: int) -> Reading:
-        """Send `total` requests, check each answer, and say what one cost.
+        """Send `total` requests, check each response, and return the cost of one.
 
         Raises:
             WrongAnswer: an answer is not the right one, or none came for 30 seconds.
@@ -221,9 +221,9 @@ class Load:
                 connection.send(*requests.make())
             unsent = total - len(waiting)
             while len(latencies) < total:
-                ready = poll.poll(PATIENCE)
+                ready = poll.poll(TIMEOUT_SECONDS)
                 if not ready:
-                    raise WrongAnswer(f"no answer within {PATIENCE:.0f} seconds")
+                    raise WrongAnswer(f"no answer within {TIMEOUT_SECONDS:.0f} seconds")
                 for number, _ in ready:
                     connection, requests = waiting[number]
                     if not connection.receive():

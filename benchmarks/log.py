@@ -1,4 +1,4 @@
-"""`python -m benchmarks.log`: what it costs to append to the event log, and how soon another process hears of it.
+"""`python -m benchmarks.log`: costs of appending to the event log, and the delay in another process.
 
 SQLite by default, in a directory of its own; `--postgres postgres://user@host/name` uses that server, in a database of
 its own that is dropped afterwards. `--redis redis://host/0` has the other process woken through channels_redis' PubSub
@@ -130,12 +130,12 @@ async def listen(count: int) -> None:
     delays: list[float] = []
     over = asyncio.Event()
 
-    def hear(event: Any) -> None:
+    def record(event: Any) -> None:
         delays.append(time.monotonic() - event.payload["sent"])
         if len(delays) == count:
             over.set()
 
-    await wiring.get_services().event_publisher.get_follower().subscribe("bench", hear)
+    await wiring.get_services().event_publisher.get_follower().subscribe("bench", record)
     print("ready", flush=True)
     await over.wait()
     print(json.dumps(delays), flush=True)

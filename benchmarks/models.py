@@ -135,16 +135,16 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         python = peers.django_mcp_server_python()
     except peers.Unavailable as error:
-        rounds.say_to_stderr(f"without django-mcp-server: {error}")
+        rounds.write_to_stderr(f"without django-mcp-server: {error}")
     rows = subjects(python)
     if options.only:
         rows = [row for row in rows if any(text.lower() in row.label.lower() for text in options.only)]
-    results = rounds.run(rows, CELLS, rounds=options.rounds, seconds=options.seconds, say=rounds.say_to_stderr)
+    results = rounds.run(rows, CELLS, rounds=options.rounds, seconds=options.seconds, write_line=rounds.write_to_stderr)
     print(markdown(results, rows))
     if options.json:
         options.json.write_text(report.as_json(results, rows, CELLS, None))
     for line in results.failures():
-        rounds.say_to_stderr(f"FAILED {line}")
+        rounds.write_to_stderr(f"FAILED {line}")
     return 1 if any(results.failures()) else 0
 
 

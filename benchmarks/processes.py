@@ -20,7 +20,7 @@ STOP_SECONDS = 10.0
 
 
 class NotStarted(Exception):
-    """A server did not come up; the text is the end of what it said."""
+    """A server did not start; the text is the end of its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def cores() -> tuple[int, int]:
 
 @contextmanager
 def on_core(core: int) -> Iterator[None]:
-    """What is started inside runs on this core only, and so do its threads."""
+    """Context in which started processes and their threads run on one core only."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.proxies`: what passing a call on to another server costs.
+"""`python -m benchmarks.proxies`: costs of forwarding a call to another server.
 
 The same `tools/call` by the SDK's own client, by ours, and through a proxy, from the message that comes in to the bytes
 that go out. "memory" is a server in this process that answers everything with what it has ready, so that little but the

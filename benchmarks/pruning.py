@@ -96,7 +96,7 @@ class Pruning:
 
 
 def prune_by_command() -> None:
-    """Delete for as long as each line of the standard input says."""
+    """Delete for the seconds in each line of the standard input."""
     from mcp_django.contrib.control_room.recording.maintenance import pause_between
 
     pruning = Pruning()

@@ -62,7 +62,7 @@ def as_json(results: Results, rows: Sequence[Subject], cells: Sequence[Cell], fa
 
 
 def versions(fastmcp_python: str | None) -> dict[str, str]:
-    """What took part."""
+    """The versions of the measured packages."""
     found = {"Python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -24,7 +24,7 @@ FEWEST, MOST = 32, 20_000
 
 @dataclass(slots=True)
 class Figures:
-    """What was read of one subject in one cell."""
+    """The measurement of one subject in one cell."""
 
     readings: list[Reading] = field(default_factory=list)
     failure: str = ""
@@ -76,7 +76,7 @@ class Results:
                 yield f"{subject.label}; {cell.label}: {figures.failure}"
 
 
-Say = Callable[[str], None]
+WriteLine = Callable[[str], None]
 Place = tuple[Command, int]
 """A server process: how it is started, and its number of tools."""
 
@@ -107,20 +107,22 @@ def serving(places: Sequence[Place]) -> Iterator[dict[Place, Running | str]]:
             stop(server)
 
 
-def run(subjects: Sequence[Subject], cells: Sequence[Cell], *, rounds: int, seconds: float, say: Say) -> Results:
+def run(
+    subjects: Sequence[Subject], cells: Sequence[Cell], *, rounds: int, seconds: float, write_line: WriteLine
+) -> Results:
     """Measure every subject in every cell it can do.
 
     Args:
         rounds: How often each is measured; the tables show the median.
         seconds: About how long one measurement takes.
-        say: Told of the progress, a line at a time.
+        write_line: Called with each line of progress.
     """
     results = Results()
     pairs = [(subject, cell) for cell in cells for subject in subjects if subject.can(cell)]
     sizes: dict[tuple[Subject, Cell], int] = {}
     with serving([_place(*pair) for pair in pairs]) as servers, on_core(cores()[1]):
         for number in range(rounds):
-            say(f"round {number + 1} of {rounds}")
+            write_line(f"round {number + 1} of {rounds}")
             for subject, cell in pairs:
                 figures = results.figures.setdefault((subject, cell), Figures())
                 server = servers[_place(subject, cell)]
@@ -168,6 +170,6 @@ def _load(subject: Subject, cell: Cell, server: Running) -> Load | SocketLoad:
     return Load(target, cell.work, connections=cell.connections, tools=cell.tools, pid=pid)
 
 
-def say_to_stderr(line: str) -> None:
+def write_to_stderr(line: str) -> None:
     """Progress goes beside the tables, not into them."""
     print(line, file=sys.stderr, flush=True)

@@ -30,7 +30,7 @@ def project(
     tools: int | None = None,
     log: bool = False,
     guarded: bool = False,
-    forgetful: bool = False,
+    uncached: bool = False,
     issuer: str = "",
     tasks: bool = False,
     records: str = "none",
@@ -43,7 +43,7 @@ def project(
         tools: How many tools there are; by default what NTOOLS says, or 5.
         log: Write the line of each call.
         guarded: "add" takes a scope and a Django permission.
-        forgetful: Each request's credential is verified anew.
+        uncached: The credential of each request is verified again.
         issuer: The identity provider, where there is one.
         tasks: The server has the extension of tasks. No tool declares one.
         records: The control room records calls: "none", "default", or "all" with a row for each call.
@@ -52,7 +52,7 @@ def project(
         os.environ["BENCH_DATABASE"] = str(Path(directory, "db.sqlite3"))
         os.environ["BENCH_AUTH"], os.environ["BENCH_MIDDLEWARE"] = auth, middleware
         os.environ["BENCH_LOG"] = "1" if log else ""
-        os.environ["BENCH_GUARDED"], os.environ["BENCH_FORGETFUL"] = "1" if guarded else "", "1" if forgetful else ""
+        os.environ["BENCH_GUARDED"], os.environ["BENCH_UNCACHED"] = "1" if guarded else "", "1" if uncached else ""
         os.environ["BENCH_ISSUER"] = issuer
         os.environ["BENCH_TASKS"] = "1" if tasks else ""
         os.environ["BENCH_RECORDS"] = records
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--server", choices=sorted(SERVERS), default="uvicorn")
     parser.add_argument("--auth", choices=["none", *credentials.KINDS], default="none")
     parser.add_argument("--guarded", action="store_true", help='"add" takes a scope and a permission')
-    parser.add_argument("--forgetful", action="store_true", help="verify the credential anew for each request")
+    parser.add_argument("--uncached", action="store_true", help="verify the credential anew for each request")
     parser.add_argument("--middleware", choices=["none", "stock"], default="none")
     parser.add_argument("--tasks", action="store_true", help="serve the extension of tasks, which no tool uses")
     parser.add_argument("--records", choices=["none", "default", "all"], default="none", help="record calls")
@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
             middleware=options.middleware,
             log=options.log,
             guarded=options.guarded,
-            forgetful=options.forgetful,
+            uncached=options.uncached,
             issuer="" if issuer is None else issuer.name,
             tasks=options.tasks,
             records=options.records,

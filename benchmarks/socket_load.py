@@ -13,7 +13,7 @@ import select
 import socket
 import time
 
-from benchmarks.load import PATIENCE, Reading, WrongAnswer, cpu_clock, no_collector, reading
+from benchmarks.load import TIMEOUT_SECONDS, Reading, WrongAnswer, cpu_clock, no_collector, reading
 from benchmarks.wire import Dialect, Frames, Target, frame, initialize, initialized, to_json
 
 SUBPROTOCOL = "mcp"
@@ -44,7 +44,7 @@ class Socket:
     __slots__ = ("_frames", "_unread", "_waiting", "socket")
 
     def __init__(self, target: Target) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", target.port), timeout=PATIENCE)
+        self.socket = socket.create_connection(("127.0.0.1", target.port), timeout=TIMEOUT_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._unread = b""
         self._waiting: dict[int, tuple[float, bytes]] = {}
@@ -137,7 +137,7 @@ class SocketLoad:
         self._sockets.clear()
 
     def measure(self, total: int) -> Reading:
-        """Send `total` requests, check each answer, and say what one cost.
+        """Send `total` requests, check each response, and return the cost of one.
 
         Raises:
             WrongAnswer: an answer is not the right one, or none came for 30 seconds.
@@ -159,9 +159,9 @@ class SocketLoad:
                     unsent -= first
                     each.send(first)
             while len(latencies) < total:
-                ready = poll.poll(PATIENCE)
+                ready = poll.poll(TIMEOUT_SECONDS)
                 if not ready:
-                    raise WrongAnswer(f"no answer within {PATIENCE:.0f} seconds")
+                    raise WrongAnswer(f"no answer within {TIMEOUT_SECONDS:.0f} seconds")
                 for number, _ in ready:
                     answered = sockets[number].receive()
                     latencies += answered

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.steps`: what each step of one `tools/call` costs in process, to find what to mend.
+"""`python -m benchmarks.steps`: costs of each step of one `tools/call` in process.
 
 Each step is timed alone, on the objects that the way to it made; the best of several rounds is shown, so neighbours
 count for little. It reaches into the engine's private parts, and changes with them.
@@ -51,7 +51,7 @@ def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def constant(scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
-    """An application that does nothing: what the loop and the stand-in for a server cost."""
+    """An application that does nothing, for the costs of the loop and the stand-in for a server."""
     await receive()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(ANSWER))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -1,4 +1,4 @@
-"""Who is measured, and at what: the rows and the columns of the tables."""
+"""The rows and columns of the tables: measured subjects and kinds of work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Family(Enum):
 
 
 class Transport(Enum):
-    """What a subject is reached by."""
+    """The transport of a subject."""
 
     HTTP = "HTTP"
     WEBSOCKET = "WebSocket"

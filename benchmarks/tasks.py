@@ -110,7 +110,7 @@ def measure_calls(number: int, seconds: float) -> int:
         for label, options in (("without the extension", ()), ("with the extension", ("--tasks",))):
             command = served(*options)
             rows.append(Subject(label=f"{name}, {label}", family=Family.OURS, command=command, dialect=dialect))
-    results = rounds.run(rows, cells, rounds=number, seconds=seconds, say=rounds.say_to_stderr)
+    results = rounds.run(rows, cells, rounds=number, seconds=seconds, write_line=rounds.write_to_stderr)
     costs = [[row.label, *(spread(results.of(row, cell)) for cell in cells)] for row in rows]
     ratios = [
         [extended.label, *(f"{results.ratio(extended, plain, cell) or 0:.3f}" for cell in cells)]
@@ -121,7 +121,7 @@ def measure_calls(number: int, seconds: float) -> int:
     print("\nTimes the cost without the extension\n\n" + table(["", *labels], ratios))
     failures = list(results.failures())
     for line in failures:
-        rounds.say_to_stderr(f"FAILED {line}")
+        rounds.write_to_stderr(f"FAILED {line}")
     return 1 if failures else 0
 
 

@@ -55,7 +55,7 @@ def subjects(server: str) -> list[Subject]:
 
 def measure(rows: Sequence[Subject], *, number: int, seconds: float) -> Results:
     """The readings of all rows."""
-    return rounds.run(rows, CELLS, rounds=number, seconds=seconds, say=rounds.say_to_stderr)
+    return rounds.run(rows, CELLS, rounds=number, seconds=seconds, write_line=rounds.write_to_stderr)
 
 
 def markdown(results: Results, rows: Sequence[Subject]) -> str:
@@ -114,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.json:
         options.json.write_text(report.as_json(results, rows, CELLS, None))
     for line in results.failures():
-        rounds.say_to_stderr(f"FAILED {line}")
+        rounds.write_to_stderr(f"FAILED {line}")
     return 1 if any(results.failures()) else 0
 
 

@@ -1,4 +1,4 @@
-"""The requests of the measurements, as bytes, and what a right answer to each must hold.
+"""The requests of the measurements, as bytes, and texts that a correct response contains.
 
 A measurement must not ask the measured package for its constants, so the protocol's names stand here once more.
 """
@@ -32,7 +32,7 @@ class Dialect(Enum):
 
 
 class Work(Enum):
-    """What a request asks for."""
+    """The kind of work of a request."""
 
     ADD = "add"
     LIST = "list"
@@ -46,7 +46,7 @@ EVERYWHERE = (Work.ADD, Work.LIST, Work.PROGRESS)
 
 
 class Expected(NamedTuple):
-    """What the body of a right answer holds."""
+    """Bytes in the body of a correct response."""
 
     texts: tuple[bytes, ...]
     """Each of them at least once."""

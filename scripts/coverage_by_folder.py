@@ -53,7 +53,7 @@ def start() -> None:
 
 
 def save() -> None:
-    """Write down what was executed so far."""
+    """Record the lines that were executed so far."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     lines = sorted((file.removeprefix(PACKAGE), line) for file, line in _lines)
     ways = sorted(

@@ -315,7 +315,7 @@ def _try(number: int, items: list[Any]) -> tuple[str, str]:
     said = os.read(reading, 4000).decode()
     os.close(reading)
     try:
-        os.killpg(pid, signal.SIGKILL)  # what its tests have left running
+        os.killpg(pid, signal.SIGKILL)  # the processes that its tests have left running
     except OSError:
         pass
     return ("survived" if code == 0 else "killed", said)

@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def application(*, peer: bool) -> Any:
-    """What uvicorn runs."""
+    """The application that uvicorn runs."""
     from django.core.asgi import get_asgi_application
 
     if peer:

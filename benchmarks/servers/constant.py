@@ -64,7 +64,7 @@ async def app(
     receive: Callable[[], Awaitable[Message]],
     send: Callable[[Message], Awaitable[None]],
 ) -> None:
-    """Answer without looking at what was asked."""
+    """Respond without reading the request."""
     more = True
     while more:
         more = (await receive()).get("more_body", False)

@@ -23,7 +23,7 @@ async def app(
     receive: Callable[[], Awaitable[Message]],
     send: Callable[[Message], Awaitable[None]],
 ) -> None:
-    """Answer without looking at what was asked."""
+    """Respond without reading the request."""
     while (await receive()).get("more_body", False):
         pass
     if scope["path"] == "/publish":

@@ -44,7 +44,7 @@ async def greet(name: str = "you", excited: bool = False) -> str:
 
 
 async def announce() -> str:
-    """Say that the list of tools changed."""
+    """Send a notification that the list of tools changed."""
     await anotify_list_changed("tools")
     return "said"
 

@@ -55,7 +55,7 @@ MCP = {
     "SESSION_SCOPES": ["bench:add"],
     **({"ISSUERS": [{"ISSUER": ISSUER, "JWKS_URI": ISSUER + "/keys"}]} if ISSUER else {}),
     **({"RECORD": {"CALLS": "all"}} if RECORDS == "all" else {}),
-    **({"TOKEN_CACHE_SECONDS": 0} if os.environ.get("BENCH_FORGETFUL") else {}),
+    **({"TOKEN_CACHE_SECONDS": 0} if os.environ.get("BENCH_UNCACHED") else {}),
     # At two paths, the door's and the view's, so what tokens are made for is said.
     "SERVERS": {
         "default": {

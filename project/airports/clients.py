@@ -24,10 +24,10 @@ def snippets(name: str, url: str, revision: str, *, token: str = "") -> list[Sni
     """Return the lines for each client.
 
     Args:
-        name: What the server is called in the client's configuration.
+        name: Name of the server in the client's configuration.
         url: The MCP endpoint as the reader's machine reaches it.
         revision: The protocol revision that the request made with curl names.
-        token: What stands for a personal access token, where the server asks for one.
+        token: Placeholder of a personal access token, if the server requires one.
     """
     address = shlex.quote(url)
     credential = f"Authorization: Bearer {token}"

@@ -105,7 +105,7 @@ class AirportQuerySet(models.QuerySet["Airport"]):
     async def anearest(
         self, latitude: float, longitude: float, limit: int = 5, *, within_km: float = HALF_WAY_ROUND_KM
     ) -> list[tuple[Airport, float]]:
-        """Return what `nearest` returns, for async code."""
+        """Return the result of `nearest`, for async code."""
         return await sync_to_async(self.nearest)(latitude, longitude, limit, within_km=within_km)
 
 

@@ -140,7 +140,7 @@ class TripInfo:
 
 @dataclass
 class TripPlan:
-    """What became of a plan; `trip` is there when it was saved."""
+    """The result of a plan; `trip` is set if it was saved."""
 
     message: str
     trip: TripInfo | None = None

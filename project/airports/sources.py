@@ -47,12 +47,14 @@ class RegionFinder:
             # pycountry writes alternatives as "Valencia / València", "Skåne län [SE-12]" or "Bangka (Kepulauan)".
             for spelling in re.split(r"[\[(/]", region.name):
                 # With the region's own type and without it: "Northern Territory" is a name, "Kanton Zürich" is Zürich.
-                for words in {_telling_words(spelling, _KINDS), _telling_words(spelling, kinds)} - {frozenset()}:
+                for words in {_find_distinctive_words(spelling, _KINDS), _find_distinctive_words(spelling, kinds)} - {
+                    frozenset()
+                }:
                     self._spellings[region.country_id].append(_Spelling(words, region.code))
 
     def find(self, country: str, name: str) -> str | None:
         """Return the code of the region called `name` in a country (alpha-2 code), or None."""
-        words = _telling_words(name, _KINDS)
+        words = _find_distinctive_words(name, _KINDS)
         spellings = self._spellings.get(country, []) if words else []
         same = [spelling.region for spelling in spellings if spelling.words == words]
         if same:
@@ -66,7 +68,7 @@ class RegionFinder:
 
 
 def _begins(words: frozenset[str], others: frozenset[str]) -> bool:
-    """Tell whether the two sets pair up so that each word begins its partner, which is at most an ending longer."""
+    """Return True if the words of two sets pair up: each begins its partner, which is longer by an ending at most."""
     pairs = zip(sorted(words), sorted(others), strict=False)
     return len(words) == len(others) and all(
         other == word or (len(word) >= 5 and other.startswith(word) and len(other) - len(word) <= 5)
@@ -74,8 +76,8 @@ def _begins(words: frozenset[str], others: frozenset[str]) -> bool:
     )
 
 
-def _telling_words(name: str, kinds: Collection[str]) -> frozenset[str]:
-    """Return the words of a name that tell it from others; all of them when every word is a kind."""
+def _find_distinctive_words(name: str, kinds: Collection[str]) -> frozenset[str]:
+    """Return the distinctive words of a name, or all of them if every word is a kind."""
     words = [{"st": "saint", "ste": "sainte"}.get(word, word) for word in fold(name).split()]
     # The airport data often writes ä ö ü as ae oe ue; folding both to the bare vowel lets them meet.
     plain = [word.replace("ae", "a").replace("oe", "o").replace("ue", "u") for word in words]

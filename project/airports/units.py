@@ -1,4 +1,4 @@
-"""Lengths, as pilots and travellers say them: a toolset that is mounted (`MOUNTS` in the settings)."""
+"""Lengths in the units of pilots and travellers: a toolset that is mounted (`MOUNTS` in the settings)."""
 
 from typing import Annotated, Literal
 

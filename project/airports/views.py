@@ -82,7 +82,7 @@ class Login(LoginView):
 
 
 def other_ways(endpoint: str) -> Iterator[tuple[str, str]]:
-    """Name what is offered beside Streamable HTTP, under ASGI, and say where."""
+    """List the transports other than Streamable HTTP under ASGI, with their addresses."""
     yield "WebSocket", f"{endpoint.replace('http', 'ws', 1)}/ws"
     yield "HTTP+SSE", f"{endpoint}/sse"
     yield "stdio", shlex.join([interpreter(), "manage.py", "mcp_stdio"])
@@ -100,7 +100,7 @@ def tool_arguments(schema: dict[str, Any]) -> Iterator[Argument]:
         yield Argument(
             name=name,
             type=in_words(rule),
-            presence="required" if name in schema.get("required", ()) else said_default(rule),
+            presence="required" if name in schema.get("required", ()) else describe_default(rule),
             description=rule.get("description", ""),
         )
 
@@ -116,14 +116,14 @@ def prompt_arguments(arguments: list[dict[str, Any]]) -> Iterator[Argument]:
         )
 
 
-def said_default(rule: dict[str, Any]) -> str:
-    """Say what is assumed when an argument is left out."""
+def describe_default(rule: dict[str, Any]) -> str:
+    """Describe the default of an argument."""
     default = rule.get("default")
     return "optional" if default is None else f"default {default}"
 
 
 def in_words(rule: dict[str, Any]) -> str:
-    """Say a JSON Schema in a few words, such as `integer, 1 to 50` or `list of string`."""
+    """Describe a JSON Schema in a few words, such as `integer, 1 to 50` or `list of string`."""
     if choices := rule.get("anyOf"):
         return " or ".join(in_words(choice) for choice in choices if choice.get("type") != "null")
     if options := rule.get("enum"):

@@ -1,4 +1,4 @@
-"""Prepare the demo and serve it: what `make demo` runs."""
+"""Prepare the demo and serve it, as `make demo` does."""
 
 import asyncio
 import secrets
@@ -80,7 +80,7 @@ class Command(BaseCommand):
         self.stdout.write("Stopped.")
 
     def welcome(self, site: str, username: str, password: str) -> None:
-        """Write where everything is, how to connect, and what to ask first."""
+        """Write the addresses, the ways to connect, and first questions."""
         endpoint = f"{site}{reverse('mcp_django:default')}"
         for label, value in [
             ("Home page", f"{site}{reverse('home')}"),

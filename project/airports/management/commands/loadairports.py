@@ -24,7 +24,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare what narrows the load."""
+        """Declare the options that limit the load."""
         parser.add_argument(
             "--country", action="append", metavar="CODE", help="Only this country (alpha-2 code); may be repeated."
         )
