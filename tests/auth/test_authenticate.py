@@ -106,7 +106,7 @@ class Answering(Recording):
         return found
 
 
-def made(*verifiers: Any, **options: Any) -> Authenticator:
+def make_authenticator(*verifiers: Any, **options: Any) -> Authenticator:
     return Authenticator("default", executor=LeasingExecutor(), verifiers=verifiers, **options)
 
 
@@ -221,7 +221,7 @@ REMOTE_PEERS: list[str | None] = [
 class TestThisMachine:
     @pytest.fixture
     def local(self) -> Authenticator:
-        return made(local=True)
+        return make_authenticator(local=True)
 
     def test_loopback_peers_are_local(self, local: Authenticator, subtests: pytest.Subtests) -> None:
         for peer in ("127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"):
@@ -306,12 +306,14 @@ class TestLocalUser:
 
 class TestBearer:
     def test_without_a_token_there_is_a_challenge_and_no_error(self) -> None:
-        found = refusal(made(Recording(), **at(scopes=("mcp:read",), metadata_url="https://h/m")), headers())
+        found = refusal(
+            make_authenticator(Recording(), **at(scopes=("mcp:read",), metadata_url="https://h/m")), headers()
+        )
         assert found.status == 401
         assert found.challenge == 'Bearer scope="mcp:read", resource_metadata="https://h/m"'
 
     def test_an_invalid_token_is_named_as_the_error(self) -> None:
-        found = refusal(made(Recording()), headers(token="bad"))
+        found = refusal(make_authenticator(Recording()), headers(token="bad"))
         assert found.status == 401
         assert found.challenge == 'Bearer error="invalid_token", error_description="No such token"'
         assert found.message == "No such token"
@@ -319,14 +321,14 @@ class TestBearer:
     def test_another_scheme_is_not_a_token(self, subtests: pytest.Subtests) -> None:
         for credential in (b"Basic YTpi", b"", b"BearerX abc", b"Token abc", b"Digest a=b", b"abc"):
             with subtests.test(credential=credential):
-                found = refusal(made(Recording()), headers((b"authorization", credential)))
+                found = refusal(make_authenticator(Recording()), headers((b"authorization", credential)))
                 assert (found.status, found.challenge) == (401, 'Bearer realm="mcp"')
 
     def test_a_malformed_token_is_invalid_and_reaches_no_verifier(self, subtests: pytest.Subtests) -> None:
         for credential in (b"Bearer", b"Bearer ", b"Bearer a b", b"Bearer a,b", b'Bearer "a"', b"Bearer \xff"):
             with subtests.test(credential=credential):
                 recording = Recording()
-                found = refusal(made(recording), headers((b"authorization", credential)))
+                found = refusal(make_authenticator(recording), headers((b"authorization", credential)))
                 assert found.status == 401
                 assert 'error="invalid_token"' in found.challenge
                 assert recording.seen == []
@@ -334,10 +336,13 @@ class TestBearer:
     def test_the_scheme_is_read_in_any_case_and_spacing(self, subtests: pytest.Subtests) -> None:
         for credential in (b"Bearer abc", b"bearer abc", b"BEARER  abc", b"  Bearer abc  "):
             with subtests.test(credential=credential):
-                assert authenticate(made(Recording()), headers((b"authorization", credential))).subject == "abc"
+                assert (
+                    authenticate(make_authenticator(Recording()), headers((b"authorization", credential))).subject
+                    == "abc"
+                )
 
     def test_two_authorization_headers_are_a_bad_request(self) -> None:
-        server = made(Recording())
+        server = make_authenticator(Recording())
         authenticate(server, headers(token="a"))
         sent = headers((b"authorization", b"Bearer b"), token="a")
         found = refusal(server, sent)
@@ -346,26 +351,26 @@ class TestBearer:
         assert refusal(server, headers((b"authorization", b"Bearer a"), token="a")).status == 400
 
     def test_a_token_may_have_up_to_eight_kibibytes(self) -> None:
-        server = made(Recording())
+        server = make_authenticator(Recording())
         assert authenticate(server, headers(token="a" * MAX_TOKEN_BYTES)).subject
         found = refusal(server, headers(token="a" * (MAX_TOKEN_BYTES + 1)))
         assert (found.status, 'error="invalid_request"' in found.challenge) == (400, True)
 
     def test_a_cookie_or_another_header_is_not_a_credential(self) -> None:
         sent = headers((b"cookie", b"sessionid=abc"), (b"x-api-key", b"abc"), (b"proxy-authorization", b"Bearer abc"))
-        assert refusal(made(Recording()), sent).status == 401
+        assert refusal(make_authenticator(Recording()), sent).status == 401
 
 
 class TestVerifiers:
     def test_only_the_verifier_that_accepts_the_form_of_the_token_gets_it(self) -> None:
         first, second = Recording("a"), Recording("b")
-        server = made(first, second)
+        server = make_authenticator(first, second)
         assert authenticate(server, headers(token="b-1")).issuer == "b"
         assert refusal(server, headers(token="a-bad")).status == 401
         assert (first.seen, second.seen) == (["a-bad"], ["b-1"])
 
     def test_a_token_that_no_verifier_accepts_is_invalid(self) -> None:
-        assert 'error="invalid_token"' in refusal(made(Recording("a")), headers(token="c")).challenge
+        assert 'error="invalid_token"' in refusal(make_authenticator(Recording("a")), headers(token="c")).challenge
 
     def test_several_can_be_configured(self, configure: Any, issued: Any) -> None:
         server = configure(["token", "tests.auth.test_authenticate.anything"])
@@ -379,7 +384,7 @@ class TestVerifiers:
             with subtests.test(problem=problem):
                 caplog.clear()
 
-                found = refusal(made(Broken(problem)), headers(token="secret-token"))
+                found = refusal(make_authenticator(Broken(problem)), headers(token="secret-token"))
                 assert found.status == 503
                 assert int(found.headers[b"retry-after"]) >= 1
                 assert "Broken" in caplog.text
@@ -389,14 +394,14 @@ class TestVerifiers:
     def test_a_verifier_without_a_remote_principal_refuses(self, subtests: pytest.Subtests) -> None:
         for answer in (None, True, "alice", local_principal()):
             with subtests.test(answer=answer):
-                assert refusal(made(Answering(answer)), headers(token="abc")).status == 503
+                assert refusal(make_authenticator(Answering(answer)), headers(token="abc")).status == 503
 
     def test_a_full_server_is_503_with_its_retry_after(self) -> None:
         class Full(Recording):
             async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
                 raise Overloaded(retry_after=7)
 
-        found = refusal(made(Full()), headers(token="abc"))
+        found = refusal(make_authenticator(Full()), headers(token="abc"))
         assert (found.status, found.headers[b"retry-after"]) == (503, b"7")
 
     def test_a_missing_scope_is_403_with_the_required_scopes(self) -> None:
@@ -404,17 +409,17 @@ class TestVerifiers:
             async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
                 raise AuthError("insufficient_scope", "More", scopes=("b", "a"))
 
-        found = refusal(made(Strict(), **at(scopes=("base",))), headers(token="abc"))
+        found = refusal(make_authenticator(Strict(), **at(scopes=("base",))), headers(token="abc"))
         assert found.status == 403
         assert found.challenge == 'Bearer error="insufficient_scope", error_description="More", scope="a b"'
 
     def test_an_expired_principal_of_a_verifier_is_refused(self) -> None:
-        assert refusal(made(Recording(expires_at=time.time())), headers(token="abc")).status == 401
-        assert authenticate(made(Recording(expires_at=time.time() + 600)), headers(token="abc"))
+        assert refusal(make_authenticator(Recording(expires_at=time.time())), headers(token="abc")).status == 401
+        assert authenticate(make_authenticator(Recording(expires_at=time.time() + 600)), headers(token="abc"))
 
     def test_a_principal_of_a_verifier_for_another_server_is_refused(self) -> None:
-        assert refusal(made(Recording(audience="other")), headers(token="abc")).status == 401
-        assert authenticate(made(Recording(audience="default")), headers(token="abc"))
+        assert refusal(make_authenticator(Recording(audience="other")), headers(token="abc")).status == 401
+        assert authenticate(make_authenticator(Recording(audience="default")), headers(token="abc"))
 
 
 async def anything(token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
@@ -425,21 +430,21 @@ async def anything(token: str, *, resource: ProtectedResource) -> DjangoPrincipa
 class TestMemory:
     def test_a_verified_token_is_cached(self) -> None:
         verifier = Recording()
-        server = made(verifier)
+        server = make_authenticator(verifier)
         assert known(server, headers(token="abc")) is None
         who = authenticate(server, headers(token="abc"))
         assert known(server, headers(token="abc")) is who
         assert verifier.seen == ["abc"]
 
     def test_the_token_itself_is_not_cached(self) -> None:
-        server = made(Recording())
+        server = make_authenticator(Recording())
         authenticate(server, headers(token="very-secret"))
         assert b"very-secret" not in b"".join(server._cache._entries)
         assert "very-secret" not in repr(server._cache._entries.keys())
 
     def test_a_cached_token_expires_after_the_configured_seconds(self, clock: Clock) -> None:
         verifier = Recording()
-        server = made(verifier, cache_seconds=10)
+        server = make_authenticator(verifier, cache_seconds=10)
         authenticate(server, headers(token="abc"))
         clock.move(9)
         assert known(server, headers(token="abc"))
@@ -449,7 +454,7 @@ class TestMemory:
         assert len(verifier.seen) == 2
 
     def test_a_cached_token_expires_with_the_token(self, clock: Clock) -> None:
-        server = made(Recording(expires_at=time.time() + 3600), cache_seconds=7200)
+        server = make_authenticator(Recording(expires_at=time.time() + 3600), cache_seconds=7200)
         authenticate(server, headers(token="abc"))
         clock.move(3000)
         assert known(server, headers(token="abc"))
@@ -463,14 +468,14 @@ class TestMemory:
 
     def test_invalid_tokens_are_not_cached(self) -> None:
         verifier = Recording()
-        server = made(verifier)
+        server = make_authenticator(verifier)
         for _ in range(2):
             refusal(server, headers(token="bad"))
         assert verifier.seen == ["bad", "bad"]
 
     def test_the_cache_is_bounded_and_evicts_the_oldest(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory, "MAX_CACHED_PRINCIPALS", 3)
-        server = made(Recording())
+        server = make_authenticator(Recording())
         for token in ("a", "b", "c", "d"):
             authenticate(server, headers(token=token))
         assert [bool(known(server, headers(token=token))) for token in ("a", "b", "c", "d")] == [
@@ -492,7 +497,7 @@ class TestForgetting:
     @pytest.fixture
     def server(self, issued: Any) -> Authenticator:
         """It knows the issued token."""
-        server = made(PersonalTokenVerifier())
+        server = make_authenticator(PersonalTokenVerifier())
         authenticate(server, headers(token=issued[1]))
         return server
 
@@ -538,7 +543,7 @@ class TestForgetting:
                 await row.asave()
                 return who
 
-        server = made(Slow())
+        server = make_authenticator(Slow())
         assert authenticate(server, headers(token=token))
         assert known(server, headers(token=token)) is None
 
@@ -546,7 +551,7 @@ class TestForgetting:
     def test_a_verification_before_the_commit_of_a_revocation_is_removed(self) -> None:
         user = User.objects.create_user("bob")
         row, token = PersonalAccessToken.issue(user=user, name="test", expires=None)
-        server = made(PersonalTokenVerifier())
+        server = make_authenticator(PersonalTokenVerifier())
         who = authenticate(server, headers(token=token))
         sent = headers(token=token)
         with transaction.atomic():
@@ -561,7 +566,7 @@ class TestForgetting:
 
 def test_concurrent_verifications_are_all_answered() -> None:
     async def main() -> list[DjangoPrincipal]:
-        server = made(Recording())
+        server = make_authenticator(Recording())
         sent = [headers(token=f"t{number}") for number in range(50)]
         return await asyncio.gather(*[server.authenticate(AuthRequest(one)) for one in sent])
 
@@ -577,7 +582,7 @@ def test_tokens_are_verified_on_a_thread_when_the_server_has_threads() -> None:
             return DjangoPrincipal(issuer="thread", subject=name)
 
     async def main() -> DjangoPrincipal:
-        server = made(Threaded())
+        server = make_authenticator(Threaded())
         return await server.authenticate(AuthRequest(headers(token="abc")))
 
     assert asyncio.run(main()).subject.startswith("mcp-thread")
@@ -593,7 +598,7 @@ class ByHost(Recording):
 
 def test_a_verifier_may_take_the_request_and_runs_for_each_request() -> None:
     verifier = ByHost()
-    authenticator = made(verifier)
+    authenticator = make_authenticator(verifier)
     for host in (b"a.example", b"b.example", b"a.example"):
         sent = headers((b"host", host), token="t")
         assert authenticate(authenticator, sent).issuer == host.decode()
@@ -605,7 +610,7 @@ def test_a_function_that_takes_the_request_is_a_verifier() -> None:
     async def verify(token: str, *, resource: ProtectedResource, request: Any) -> Principal:
         return Principal(issuer="own", subject=request.peer)
 
-    assert authenticate(made(build_verifier(verify)), headers(token="t")).subject == LOOPBACK
+    assert authenticate(make_authenticator(build_verifier(verify)), headers(token="t")).subject == LOOPBACK
 
 
 @pytest.mark.django_db
@@ -613,7 +618,7 @@ def test_an_authorizer_may_take_the_request() -> None:
     def by_host(principal: DjangoPrincipal, *, resource: Any, request: Any) -> DjangoPrincipal | None:
         return principal if request.headers["Host"] == "a.example" else None
 
-    authenticator = made(Recording(), scope_filter=ScopeFilter(authorize=by_host))
+    authenticator = make_authenticator(Recording(), scope_filter=ScopeFilter(authorize=by_host))
     for _ in range(2):
         assert authenticate(authenticator, headers((b"host", b"a.example"), token="t")).subject == "t"
         assert refusal(authenticator, headers((b"host", b"b.example"), token="t")).status == 403

@@ -30,7 +30,7 @@ async def change(kind, payload):
     await get_services().event_publisher.publish(EventDraft("changes:interaction", kind, payload))
 
 
-async def over_with(client, code):
+async def assert_closed(client, code):
     """The server ends the channel; on a socket with this code."""
     await client.channel.until_over()
     assert getattr(client.channel, "code", code) == code
@@ -138,7 +138,7 @@ async def test_the_channel_ends_with_its_session(latest_legacy, checkpoints):
     client.begin(CALL, WAIT)
     await checkpoints.until("wait reached")
     await get_services().executor.run(Session.objects.filter(pk=(await client.row()).pk).end, "admin")
-    await over_with(client, 4404)
+    await assert_closed(client, 4404)
     await checkpoints.until("wait cancelled")
     assert (await other.request("ping")).served
 
@@ -190,7 +190,7 @@ async def test_a_subscription_ended_by_the_server_is_answered_then_cancelled(mod
     assert (answer["id"], answer["result"]["resultType"]) == ("last", "complete")
     assert taken_back["method"] == "notifications/cancelled"
     assert taken_back["params"]["requestId"] == "last"
-    await over_with(client, 1001)
+    await assert_closed(client, 1001)
 
 
 async def test_notifications_for_all_sessions_are_sent_on_their_channels(latest_legacy):
@@ -259,7 +259,7 @@ async def test_the_channel_of_a_client_that_reads_nothing_is_closed(limits, cloc
     assert checkpoints.counts["flood"] < 1000
     assert (await other.tool("add", {"a": 1, "b": 2})).served
     exchange.read_on()
-    await over_with(client, 1013)
+    await assert_closed(client, 1013)
     client.channel.take_all(exchange, common=True)
 
 
@@ -272,7 +272,7 @@ async def test_the_channel_of_a_client_that_ignores_refusals_is_closed(settings,
         refused = await client.tool("add", {"a": 1, "b": 2})
         assert "wait" in refused.error["message"]
     client.begin(CALL, {"name": "add", "arguments": {"a": 1, "b": 2}})
-    await over_with(client, 1013)
+    await assert_closed(client, 1013)
 
 
 async def test_a_shutdown_lets_running_calls_finish_and_refuses_new_ones(either, checkpoints):
@@ -285,7 +285,7 @@ async def test_a_shutdown_lets_running_calls_finish_and_refuses_new_ones(either,
     checkpoints.gate("wait").set()
     assert text(await running.reply()) == "waited"
     await closing
-    await over_with(client, 1001)
+    await assert_closed(client, 1001)
 
 
 @pytest.mark.transports("websocket", "stdio")
@@ -298,7 +298,7 @@ async def test_a_revoked_credential_ends_the_channel(settings, either, monkeypat
     await checkpoints.until("wait reached")
     known.remove("alice")
     client.begin("tools/list")
-    await over_with(client, 4401)
+    await assert_closed(client, 4401)
     await checkpoints.until("wait cancelled")
     assert (await other.request("tools/list")).served
 
@@ -310,7 +310,7 @@ async def test_a_credential_that_lost_a_scope_ends_the_channel(settings, either,
     monkeypatch.setitem(SCOPES, "writer", frozenset({"notes:read"}))
     monkeypatch.setitem(SCOPES, "carol", frozenset({"notes:read", "notes:write"}))
     less.begin("tools/list")
-    await over_with(less, 4403)
+    await assert_closed(less, 4403)
     assert text(await more.tool("scoped")) == "written"
 
 

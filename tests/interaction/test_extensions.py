@@ -4,7 +4,7 @@ import pytest
 
 from tests.interaction.clients import STATELESS
 from tests.interaction.extensions import DECLARED
-from tests.interaction.test_subscriptions_listen import ID, acknowledged, change, left, listen
+from tests.interaction.test_subscriptions_listen import ID, acknowledged, change, disconnect, listen
 from tests.interaction.transports import contract, contract_with_headers
 
 pytestmark = pytest.mark.django_db
@@ -37,4 +37,4 @@ async def test_a_change_reported_by_any_process_reaches_the_clients_that_follow_
     assert message["method"] == "notifications/counters"
     assert {"name": "visits", "count": 1}.items() <= message["params"].items()
     assert ID in message["params"]["_meta"]
-    await left(exchange)
+    await disconnect(exchange)

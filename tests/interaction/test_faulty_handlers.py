@@ -14,7 +14,7 @@ async def still_served(client):
     assert (await client.tool("add", {"a": 1, "b": 2})).result["content"][0]["text"] == "3"
 
 
-def proper(reply):
+def assert_valid_response(reply):
     """A well-formed answer: strict JSON, and a result or an error."""
     assert reply.status in (200, None)
     bodies = reply.body.splitlines() if reply.status is None else [reply.body]
@@ -33,7 +33,7 @@ async def test_an_unusual_return_value_is_a_valid_response(either, subtests):
         for name in ["odd", "odd_structured"]:
             with subtests.test(kind=kind, name=name):
                 client = await either()
-                proper(await client.tool(name, {"kind": kind}))
+                assert_valid_response(await client.tool(name, {"kind": kind}))
                 await still_served(client)
 
 
@@ -66,7 +66,7 @@ async def test_an_unusual_log_message_is_a_valid_message(latest_legacy, subtests
     for kind in ["surrogate", "cycle", "object", "nan"]:
         with subtests.test(kind=kind):
             client = await latest_legacy()
-            proper(await client.tool("odd_log", {"kind": kind}))
+            assert_valid_response(await client.tool("odd_log", {"kind": kind}))
             await still_served(client)
 
 
@@ -106,6 +106,8 @@ async def test_unusual_resources_and_prompts_are_valid_responses(either, subtest
     for kind in ["surrogate", "cycle", "object", "nan"]:
         with subtests.test(kind=kind):
             client = await either()
-            proper(await client.request("resources/read", {"uri": f"note://odd/{kind}"}))
-            proper(await client.request("prompts/get", {"name": "odd_prompt", "arguments": {"kind": kind}}))
+            assert_valid_response(await client.request("resources/read", {"uri": f"note://odd/{kind}"}))
+            assert_valid_response(
+                await client.request("prompts/get", {"name": "odd_prompt", "arguments": {"kind": kind}})
+            )
             await still_served(client)

@@ -39,18 +39,18 @@ REQUESTS = [
 ]
 
 
-def places(value, path=()):
+def list_paths(value, path=()):
     """The paths of everything inside a JSON value."""
     yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
-        yield from places(inner, (*path, key))
+        yield from list_paths(inner, (*path, key))
 
 
-def spoil(message, chance):
+def mutate(message, chance):
     """Replace, drop or add one thing somewhere."""
     message = copy.deepcopy(message)
-    path = chance.choice([path for path in places(message) if path] or [()])
+    path = chance.choice([path for path in list_paths(message) if path] or [()])
     if not path:
         return chance.choice(JUNK)
     place = message
@@ -66,7 +66,7 @@ def spoil(message, chance):
     return message
 
 
-def spoil_headers(headers, chance):
+def mutate_headers(headers, chance):
     """Change, drop, repeat or add one header."""
     name = chance.choice(list(headers))
     junk = chance.choice(
@@ -83,7 +83,7 @@ def spoil_headers(headers, chance):
             return [*{**headers, name: junk}.items()]
 
 
-def spoil_bytes(body, chance):
+def mutate_bytes(body, chance):
     """Cut, double or flip something in the encoded body."""
     at = chance.randrange(len(body) + 1)
     match chance.randrange(3):
@@ -117,12 +117,12 @@ async def test_mutated_requests_are_answered_and_leave_no_state(transport, revis
                 message = client.request_message(method, copy.deepcopy(params))
                 headers = client.headers(message)
                 for _ in range(chance.randrange(3)):
-                    message = spoil(message, chance)
+                    message = mutate(message, chance)
                 if chance.random() < 0.1:
                     message = [message, message]
-                pairs = spoil_headers(headers, chance) if chance.random() < 0.3 else list(headers.items())
+                pairs = mutate_headers(headers, chance) if chance.random() < 0.3 else list(headers.items())
                 body = json.dumps(message).encode()
-                body = spoil_bytes(body, chance) if chance.random() < 0.2 else body
+                body = mutate_bytes(body, chance) if chance.random() < 0.2 else body
                 if not transport.http:
                     # Invalid UTF-8 cannot be sent in a text frame.
                     client.channel.send(body.decode(errors="replace").encode())

@@ -123,14 +123,14 @@ PARAMETERS = [
 ]
 
 
-def mirrored(headers):
+def make_parameter_headers(headers):
     return {f"mcp-param-{name}": value for name, value in headers.items()}
 
 
 async def test_a_parameter_header_equal_to_the_body_is_accepted(modern, subtests):
     for arguments, headers in PARAMETERS:
         with subtests.test(arguments=arguments, headers=headers):
-            reply = await modern().tool("routed", arguments, headers=mirrored(headers))
+            reply = await modern().tool("routed", arguments, headers=make_parameter_headers(headers))
             assert "error" not in reply.message, reply.message
 
 
@@ -160,7 +160,7 @@ MISMATCHES = [
 async def test_a_parameter_header_that_differs_from_the_body_is_a_mismatch(modern, subtests):
     for arguments, headers in MISMATCHES:
         with subtests.test(arguments=arguments, headers=headers):
-            reply = await modern().tool("routed", arguments, headers=mirrored(headers))
+            reply = await modern().tool("routed", arguments, headers=make_parameter_headers(headers))
             assert reply.verdict == (400, -32020), reply.message
 
 

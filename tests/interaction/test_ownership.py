@@ -50,7 +50,7 @@ async def answers(exchanges):
     return [(reply.status, reply.headers, reply.body) for reply in [await exchange.reply() for exchange in exchanges]]
 
 
-async def begun(client, checkpoints, tool="speak_then_wait", times=1):
+async def start_call(client, checkpoints, tool="speak_then_wait", times=1):
     """Start a call, and read the first message of its stream."""
     exchange = client.begin(CALL, {"name": tool}, id=77, meta={"progressToken": 1})
     await exchange.message()
@@ -64,7 +64,7 @@ async def test_the_session_of_another_owner_is_answered_as_an_unknown_one(owner,
         with subtests.test(token=token):
             checkpoints.reset()
             client = await owner()
-            exchange = await begun(client, checkpoints)
+            exchange = await start_call(client, checkpoints)
             stranger, nobody = other(client, token), other(client, token, session=INVENTED)
             found = await answers(sent(stranger, exchange.last_id))
             assert found == await answers(sent(nobody, exchange.last_id))
@@ -76,7 +76,7 @@ async def test_the_session_of_another_owner_is_answered_as_an_unknown_one(owner,
 
 async def test_a_refreshed_token_goes_on_with_its_session(owner, checkpoints):
     client = await owner()
-    exchange = await begun(client, checkpoints)
+    exchange = await start_call(client, checkpoints)
     exchange.leave()
     await exchange.end()
     client.token = REFRESHED
@@ -96,8 +96,8 @@ async def test_an_event_id_of_another_owner_is_unknown_in_the_session(owner, lat
         with subtests.test(token=token):
             checkpoints.reset()
             client, stranger = await owner(), await latest_legacy(token=token)
-            exchange = await begun(client, checkpoints)
-            own = await begun(stranger, checkpoints, times=2)
+            exchange = await start_call(client, checkpoints)
+            own = await start_call(stranger, checkpoints, times=2)
             invented = exchange.last_id[:-1] + ("A" if exchange.last_id[-1] != "A" else "B")
             replies = await answers([stranger.listen(exchange.last_id), stranger.listen(invented)])
             assert replies[0] == replies[1]
@@ -112,7 +112,7 @@ async def test_a_call_of_another_owner_is_not_cancelled(owner, latest_legacy, ch
         with subtests.test(token=token):
             checkpoints.reset()
             client, stranger = await owner(), await latest_legacy(token=token)
-            exchange = await begun(client, checkpoints)
+            exchange = await start_call(client, checkpoints)
             assert (await stranger.notify("notifications/cancelled", {"requestId": 77})).accepted
             checkpoints.gate("wait").set()
             assert (await exchange.reply()).served
@@ -122,7 +122,7 @@ async def test_a_stateless_call_is_not_cancelled_by_a_notification(modern, check
     for token in [OWNER, *STRANGERS]:
         with subtests.test(token=token):
             checkpoints.reset()
-            exchange = await begun(modern(token=OWNER), checkpoints)
+            exchange = await start_call(modern(token=OWNER), checkpoints)
             await modern(token=token).notify("notifications/cancelled", {"requestId": 77})
             checkpoints.gate("wait").set()
             assert (await exchange.reply()).served

@@ -20,7 +20,7 @@ def places(transport):
     return Client(transport, STATELESS, server="places", token="bob")
 
 
-async def seen_by(client, **how):
+async def read_request(client, **how):
     return (await client.tool("request", **how)).result["structuredContent"]
 
 
@@ -59,7 +59,7 @@ async def test_the_request_of_a_handler_describes_the_http_request(places):
 
 async def test_the_request_without_a_user_is_anonymous(settings, transport):
     settings.MCP = {**settings.MCP, "AUTH": "none"}
-    seen = await seen_by(Client(transport, STATELESS, server="places", token=None))
+    seen = await read_request(Client(transport, STATELESS, server="places", token=None))
     assert (seen["user"], seen["auser"], seen["anonymous"]) == ("", "", True)
 
 
@@ -89,7 +89,7 @@ def below(request, settings, transport):
 @pytest.mark.parametrize("slash", ["", "/"])
 async def test_a_project_below_a_path_is_served_with_its_path(places, below, slash):
     where = places.path()
-    seen = await seen_by(places, path=f"{SCRIPT}{where}{slash}", **below)
+    seen = await read_request(places, path=f"{SCRIPT}{where}{slash}", **below)
     assert (seen["path"], seen["path_info"], seen["script"]) == (f"{SCRIPT}{where}{slash}", where + slash, SCRIPT)
 
 
@@ -119,10 +119,10 @@ class Nested:
 async def test_arguments_of_outer_url_patterns_reach_the_handler(settings):
     settings.ROOT_URLCONF = Nested
     client = Client(Transport(get_asgi_application, ""), STATELESS, server="places")
-    seen = await seen_by(client, path="/view/acme/2026/mcp/places")
+    seen = await read_request(client, path="/view/acme/2026/mcp/places")
     assert seen["captured"] == seen["kwargs"] == {"tenant": "acme", "year": 2026}
-    assert (await seen_by(client, path="/extra/mcp/places"))["captured"] == {"tenant": "acme"}
-    assert (await seen_by(client, path="/unnamed/7/mcp/places"))["captured"] == {}
+    assert (await read_request(client, path="/extra/mcp/places"))["captured"] == {"tenant": "acme"}
+    assert (await read_request(client, path="/unnamed/7/mcp/places"))["captured"] == {}
 
 
 async def test_url_arguments_have_the_same_types_on_both_transports(settings, transport):
@@ -130,7 +130,7 @@ async def test_url_arguments_have_the_same_types_on_both_transports(settings, tr
     settings.MCP = {**settings.MCP, "SERVERS": servers}
     client = Client(transport, STATELESS)
     key = "12345678-1234-5678-1234-567812345678"
-    seen = await seen_by(client, path=f"{transport.prefix}/acme/2026/{key}/mcp")
+    seen = await read_request(client, path=f"{transport.prefix}/acme/2026/{key}/mcp")
     assert seen["captured"] == seen["kwargs"] == {"tenant": "acme", "year": 2026, "key": key}
 
 

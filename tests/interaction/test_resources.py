@@ -10,7 +10,7 @@ UNKNOWN = {"2026-07-28": (400, -32602)}
 """Status and code for a resource that is not there; -32002 in every revision but the newest."""
 
 
-async def listed(client, uri):
+async def find_listed(client, uri):
     return next(r for r in (await client.request("resources/list")).result["resources"] if r["uri"] == uri)
 
 
@@ -19,7 +19,7 @@ async def read(client, uri, **how):
 
 
 async def test_a_resource_is_listed_with_the_fields_of_the_revision(connect, revision):
-    entry = await listed(await connect(), "note://static")
+    entry = await find_listed(await connect(), "note://static")
     expected = {"uri", "name", "description", "mimeType", "annotations", "size"}
     if revision >= "2025-06-18":
         expected |= {"title", "_meta"}

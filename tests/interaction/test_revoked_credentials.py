@@ -20,7 +20,7 @@ def known(settings, monkeypatch):
     return tokens
 
 
-async def speaking(client, checkpoints):
+async def start_speaking(client, checkpoints):
     """Start a call that sends a message on its stream and waits."""
     exchange = client.begin("tools/call", SPEAK, meta=PROGRESS)
     assert (await exchange.message())["method"] == "notifications/progress"
@@ -28,7 +28,7 @@ async def speaking(client, checkpoints):
     return exchange
 
 
-async def over(exchange):
+async def read_rest(exchange):
     """Read the stream to its end; return its data."""
     data = []
     while (frame := await exchange.frame()) is not None:
@@ -39,9 +39,12 @@ async def over(exchange):
 
 @on_http
 async def test_a_stateless_call_is_cancelled_when_its_token_is_revoked(known, clock, modern, checkpoints):
-    revoked, good = await speaking(modern(token="alice"), checkpoints), await speaking(modern(token="bob"), checkpoints)
+    revoked, good = (
+        await start_speaking(modern(token="alice"), checkpoints),
+        await start_speaking(modern(token="bob"), checkpoints),
+    )
     known.remove("alice")
-    assert await clock.advance_while(over(revoked)) == []
+    assert await clock.advance_while(read_rest(revoked)) == []
     await checkpoints.until("wait cancelled")
     checkpoints.gate("wait").set()
     assert (await good.reply()).served
@@ -53,9 +56,9 @@ async def test_a_session_call_stream_ends_and_can_be_resumed_with_a_valid_creden
     known, clock, latest_legacy, checkpoints
 ):
     client = await latest_legacy(token="alice")
-    exchange = await speaking(client, checkpoints)
+    exchange = await start_speaking(client, checkpoints)
     known.remove("alice")
-    assert await clock.advance_while(over(exchange)) == []
+    assert await clock.advance_while(read_rest(exchange)) == []
     assert (await client.listen(exchange.last_id).started())[0] == 401
     known.append("alice")
     resumed = client.listen(exchange.last_id)
@@ -65,12 +68,12 @@ async def test_a_session_call_stream_ends_and_can_be_resumed_with_a_valid_creden
 
 async def test_the_stream_of_a_call_ends_when_its_token_loses_a_scope(known, clock, either, checkpoints, monkeypatch):
     less, more = (
-        await speaking(await either(token="writer"), checkpoints),
-        await speaking(await either(token="carol"), checkpoints),
+        await start_speaking(await either(token="writer"), checkpoints),
+        await start_speaking(await either(token="carol"), checkpoints),
     )
     monkeypatch.setitem(SCOPES, "carol", frozenset({"notes:read", "notes:write"}))
     monkeypatch.setitem(SCOPES, "writer", frozenset({"notes:read"}))
-    assert await clock.advance_while(over(less)) == []
+    assert await clock.advance_while(read_rest(less)) == []
     checkpoints.gate("wait").set()
     assert (await more.reply()).served
 
@@ -78,7 +81,7 @@ async def test_the_stream_of_a_call_ends_when_its_token_loses_a_scope(known, clo
 async def test_the_stream_of_a_call_goes_on_while_credentials_cannot_be_verified(
     known, clock, either, checkpoints, monkeypatch
 ):
-    exchange = await speaking(await either(), checkpoints)
+    exchange = await start_speaking(await either(), checkpoints)
     asked = asyncio.Event()
 
     class Down:
@@ -102,10 +105,10 @@ async def test_required_scopes_are_computed_from_the_request_that_opened_the_str
     }
     settings.MCP = {**settings.MCP, "SERVERS": {**settings.MCP["SERVERS"], "interaction": described}}
     revoked, good = (
-        await speaking(await either(token="alice"), checkpoints),
-        await speaking(await either(token="bob"), checkpoints),
+        await start_speaking(await either(token="alice"), checkpoints),
+        await start_speaking(await either(token="bob"), checkpoints),
     )
     known.remove("alice")
-    assert await clock.advance_while(over(revoked)) == []
+    assert await clock.advance_while(read_rest(revoked)) == []
     checkpoints.gate("wait").set()
     assert (await good.reply()).served

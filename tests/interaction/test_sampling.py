@@ -16,7 +16,7 @@ def make_reply(content, stop="endTurn"):
     return {"role": "assistant", "content": content, "model": "m1", "stopReason": stop}
 
 
-def wants(name, id="u1", **arguments):
+def make_tool_use(name, id="u1", **arguments):
     return {"type": "tool_use", "id": id, "name": name, "input": arguments}
 
 
@@ -39,7 +39,7 @@ def script(lines, asked):
 async def test_the_model_uses_tools_until_it_has_its_answer(connect, checkpoints):
     asked = []
     lines = [
-        make_reply([wants("count", word="door"), wants("add", "u2", a=1, b=2)], "toolUse"),
+        make_reply([make_tool_use("count", word="door"), make_tool_use("add", "u2", a=1, b=2)], "toolUse"),
         make_reply("four and three"),
     ]
     client = await connect(capabilities=CAPABLE)

@@ -33,7 +33,7 @@ def data(message):
     return message["params"]["data"]
 
 
-async def opened(client, last=None, **how):
+async def open_stream(client, last=None, **how):
     """A stream that is open."""
     exchange = client.listen(last, **how)
     status, headers = await exchange.started()
@@ -59,7 +59,7 @@ async def delete(client):
 @on_http
 async def test_a_session_stream_has_the_notifications_of_its_session(legacy):
     client = await legacy()
-    exchange = await opened(client)
+    exchange = await open_stream(client)
     for number in (1, 2):
         await send_log(client, number)
     assert [data(await exchange.message()) for _ in range(2)] == [1, 2]
@@ -68,7 +68,7 @@ async def test_a_session_stream_has_the_notifications_of_its_session(legacy):
 
 async def test_a_session_stream_has_no_notifications_of_another_session(latest_legacy):
     client, other = await latest_legacy(), await latest_legacy()
-    exchange = await opened(client)
+    exchange = await open_stream(client)
     await send_log(other, "for the other")
     await send_log(client, "for this one")
     assert data(await exchange.message()) == "for this one"
@@ -78,13 +78,13 @@ async def test_a_session_stream_has_no_notifications_of_another_session(latest_l
 @on_http
 async def test_a_resumed_session_stream_sends_missed_events_once_and_in_order(legacy):
     client = await legacy()
-    exchange = await opened(client)
+    exchange = await open_stream(client)
     await send_log(client, 1)
     assert data(await exchange.message()) == 1
     await leave(exchange)
     for number in (2, 3):
         await send_log(client, number)
-    again = await opened(client, exchange.last_id)
+    again = await open_stream(client, exchange.last_id)
     await send_log(client, 4)
     assert [data(await again.message()) for _ in range(3)] == [2, 3, 4]
     await leave(again)
@@ -93,7 +93,7 @@ async def test_a_resumed_session_stream_sends_missed_events_once_and_in_order(le
 async def test_a_new_session_stream_sends_no_past_events(latest_legacy):
     client = await latest_legacy()
     await send_log(client, "before")
-    exchange = await opened(client)
+    exchange = await open_stream(client)
     await send_log(client, "after")
     assert data(await exchange.message()) == "after"
     await leave(exchange)
@@ -101,9 +101,9 @@ async def test_a_new_session_stream_sends_no_past_events(latest_legacy):
 
 async def test_a_new_session_stream_replaces_the_old_one(legacy):
     client = await legacy()
-    first = await opened(client)
+    first = await open_stream(client)
     await send_log(client, 1)
-    second = await opened(client)
+    second = await open_stream(client)
     await send_log(client, 2)
     assert data(await first.message()) == 1
     await until_it_ends(first)
@@ -114,7 +114,7 @@ async def test_a_new_session_stream_replaces_the_old_one(legacy):
 @pytest.mark.revisions(*HANDSHAKE)
 async def test_a_session_stream_opens_with_an_id_where_clients_can_read_it(legacy, handshake):
     client = await legacy()
-    exchange = await opened(client)
+    exchange = await open_stream(client)
     await send_log(client, 1)
     first = await exchange.frame()
     assert first.id
@@ -126,7 +126,7 @@ async def test_a_session_stream_opens_with_an_id_where_clients_can_read_it(legac
 async def test_comments_keep_a_silent_session_stream_and_its_session_alive(limits, clock, legacy):
     limits(KEEP_ALIVE=3)
     client = await legacy()
-    exchange = await opened(client)
+    exchange = await open_stream(client)
     sessions = get_http_endpoint("interaction")._server.ports.sessions
     touched = asyncio.Event()
     sessions.touch = lambda session: touched.set()
@@ -146,7 +146,7 @@ def watchful(limits, settings):
 async def test_a_revoked_credential_ends_its_session_stream(clock, latest_legacy, monkeypatch):
     known = ["alice", "bob"]
     monkeypatch.setattr("tests.interaction.verifiers.KNOWN", known)
-    exchange, other = await opened(await latest_legacy()), await opened(await latest_legacy(token="bob"))
+    exchange, other = await open_stream(await latest_legacy()), await open_stream(await latest_legacy(token="bob"))
     await clock.advance_while(exchange.silence())
     known.remove("alice")
     await clock.advance_while(until_it_ends(exchange))
@@ -156,7 +156,7 @@ async def test_a_revoked_credential_ends_its_session_stream(clock, latest_legacy
 
 @pytest.mark.usefixtures("watchful")
 async def test_a_credential_that_lost_a_scope_ends_its_session_stream(clock, latest_legacy, monkeypatch):
-    exchange = await opened(await latest_legacy(token="writer"))
+    exchange = await open_stream(await latest_legacy(token="writer"))
     await clock.advance_while(exchange.silence())
     monkeypatch.setitem(SCOPES, "writer", frozenset({"notes:read"}))
     await clock.advance_while(until_it_ends(exchange))
@@ -165,7 +165,7 @@ async def test_a_credential_that_lost_a_scope_ends_its_session_stream(clock, lat
 async def test_the_event_id_advances_with_events_of_other_sessions(limits, clock, latest_legacy):
     limits(KEEP_ALIVE=3)
     client, other = await latest_legacy(), await latest_legacy()
-    exchange = await opened(client)
+    exchange = await open_stream(client)
     first = await exchange.frame()
     await send_log(other, "not for this one")
     frame = await clock.advance_while(exchange.frame())
@@ -179,7 +179,7 @@ async def test_resuming_after_events_deleted_from_the_log_is_refused(latest_lega
     for kept in [0, 1]:
         with subtests.test(kept=kept):
             client = await latest_legacy()
-            exchange = await opened(client)
+            exchange = await open_stream(client)
             await send_log(client, 1)
             await exchange.message()
             await leave(exchange)
@@ -198,7 +198,7 @@ def _forget_the_oldest_but(kept):
 @on_http
 async def test_the_end_of_the_session_ends_its_stream(legacy):
     client = await legacy()
-    exchange = await opened(client)
+    exchange = await open_stream(client)
     assert (await delete(client)).status == 204
     await until_it_ends(exchange)
     assert (await client.listen().reply()).status == 404
@@ -206,7 +206,7 @@ async def test_the_end_of_the_session_ends_its_stream(legacy):
 
 async def test_an_end_in_the_admin_ends_its_stream(latest_legacy):
     client = await latest_legacy()
-    exchange = await opened(client)
+    exchange = await open_stream(client)
     row = Session.objects.filter(key_hash=Session.hash(client.session))
     await wiring.get_services().executor.run(row.end, "admin")
     await until_it_ends(exchange)
@@ -216,7 +216,7 @@ async def test_a_stream_without_the_right_accept_is_not_acceptable(legacy):
     client = await legacy()
     reply = await client.listen(headers={"accept": "application/json"}).reply()
     assert reply.status == 406
-    await leave(await opened(client, headers={"accept": "*/*"}))
+    await leave(await open_stream(client, headers={"accept": "*/*"}))
 
 
 async def test_a_stream_without_a_session_is_a_bad_request(transport, handshake):
@@ -254,7 +254,7 @@ async def test_an_unknown_version_is_a_bad_request(latest_legacy):
 @on_http
 async def test_head_opens_no_session_stream(latest_legacy):
     client = await latest_legacy()
-    exchange = await opened(client)
+    exchange = await open_stream(client)
     reply = await client.post(method="HEAD", body=b"", headers={"content-type": None, "accept": "text/event-stream"})
     assert (reply.status, reply.body) == (405, b"")
     assert "GET" in reply.headers["allow"]
@@ -275,12 +275,12 @@ async def test_get_and_delete_can_be_switched_off(settings, transport):
 async def test_more_streams_than_allowed_are_refused_at_once(limits, latest_legacy):
     limits(MAX_STREAMS=1)
     client, other = await latest_legacy(), await latest_legacy()
-    exchange = await opened(client)
+    exchange = await open_stream(client)
     reply = await other.listen().reply()
     assert reply.status == 503
     assert float(reply.headers["retry-after"]) > 0
     await leave(exchange)
-    await leave(await opened(other))
+    await leave(await open_stream(other))
 
 
 async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(latest_legacy):
@@ -296,7 +296,7 @@ async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(latest_legacy):
 @on_http
 async def test_a_disconnect_releases_the_session_stream(legacy):
     client = await legacy()
-    exchange = await opened(client)
+    exchange = await open_stream(client)
     listens, streams, feed = (
         wiring.get_services().stream_limiter,
         wiring.get_services().process.call_streams.get_loop_streams(),

@@ -54,7 +54,7 @@ def connect(port: int) -> socket.socket:
     return connection
 
 
-def talk(port: int, data: bytes, *, half_close: bool = False) -> bytes:
+def exchange_bytes(port: int, data: bytes, *, half_close: bool = False) -> bytes:
     """Send, and read until the server hangs up; with `half_close` close the sending side first."""
     with connect(port) as connection:
         connection.sendall(data)
@@ -75,7 +75,7 @@ def still_served(port: int, path: str) -> None:
 def test_white_space_around_routing_headers_survives_the_server(port: int, path: str) -> None:
     request = head(path, port, Content_Length=str(len(BODY)), Connection="close")
     padded = request.replace(b"Mcp-Name: add_numbers", b"Mcp-Name:   add_numbers  \t ")
-    assert b" 200 " in talk(port, padded + b"\r\n" + BODY).splitlines()[0]
+    assert b" 200 " in exchange_bytes(port, padded + b"\r\n" + BODY).splitlines()[0]
 
 
 def test_a_disconnect_within_the_head_does_no_harm(port: int, path: str) -> None:
@@ -133,7 +133,7 @@ def test_disconnects_free_the_places_of_their_calls(port: int, path: str) -> Non
 def test_a_chunked_body_is_read(port: int, path: str) -> None:
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (BODY[:30], BODY[30:])) + b"0\r\n\r\n"
     request = head(path, port, Transfer_Encoding="chunked", Connection="close")
-    assert b" 200 " in talk(port, request + b"\r\n" + chunks).splitlines()[0]
+    assert b" 200 " in exchange_bytes(port, request + b"\r\n" + chunks).splitlines()[0]
 
 
 def test_a_chunked_body_beyond_the_limit_is_refused(port: int, path: str) -> None:
@@ -171,17 +171,17 @@ def test_bytes_that_are_not_http_do_no_harm(port: int, path: str, subtests: pyte
     ]:
         with subtests.test(data=data):
             with contextlib.suppress(OSError):
-                talk(port, data, half_close=True)
+                exchange_bytes(port, data, half_close=True)
             still_served(port, path)
 
 
 def test_a_half_closed_connection_does_no_harm(port: int, path: str) -> None:
-    talk(port, head(path, port, Content_Length=str(len(BODY))) + b"\r\n" + BODY, half_close=True)
+    exchange_bytes(port, head(path, port, Content_Length=str(len(BODY))) + b"\r\n" + BODY, half_close=True)
     still_served(port, path)
 
 
 def test_requests_may_be_pipelined_on_one_connection(port: int, path: str) -> None:
     request = head(path, port, Content_Length=str(len(BODY)))
     last = head(path, port, Content_Length=str(len(BODY)), Connection="close")
-    received = talk(port, request + b"\r\n" + BODY + last + b"\r\n" + BODY)
+    received = exchange_bytes(port, request + b"\r\n" + BODY + last + b"\r\n" + BODY)
     assert received.count(b"HTTP/1.1 200 ") == 2

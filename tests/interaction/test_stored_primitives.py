@@ -8,7 +8,7 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from mcp_django.models import StoredPrompt, StoredResource
-from tests.interaction.test_subscriptions_listen import acknowledged, left, listen
+from tests.interaction.test_subscriptions_listen import acknowledged, disconnect, listen
 from tests.settings import MIDDLEWARE
 
 FORM = {
@@ -55,7 +55,7 @@ async def test_a_prompt_written_in_the_admin_appears_at_a_connected_client(
     assert set(names) - set(before) == {"greet"}
     got = await result(client, "prompts/get", {"name": "greet", "arguments": {"who": "Ada"}})
     assert got["messages"] == [{"role": "user", "content": {"type": "text", "text": "Hi Ada"}}]
-    await left(exchange)
+    await disconnect(exchange)
     assert await sync_to_async(StoredPrompt.objects.count)() == 1
 
 
@@ -77,4 +77,4 @@ async def test_saving_a_resource_sends_updated_to_subscribers(
     assert (message["method"], message["params"]["uri"]) == ("notifications/resources/updated", "docs://a")
     read = await result(client, "resources/read", {"uri": "docs://a"})
     assert read["contents"][0]["text"] == "after"
-    await left(exchange)
+    await disconnect(exchange)

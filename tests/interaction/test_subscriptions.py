@@ -77,7 +77,7 @@ async def test_the_subscriptions_of_a_session_end_with_it(latest_legacy):
     assert await subscribed_to(client) == []
 
 
-async def updated(uri):
+async def notify_updated(uri):
     await get_services().event_publisher.publish(EventDraft("changes:interaction", "updated", {"uri": uri}))
 
 
@@ -90,13 +90,13 @@ async def test_a_session_stream_has_the_updates_of_its_subscriptions(latest_lega
     client = await latest_legacy()
     await subscribe(client, "note://static")
     exchange = await client.listen_to_server()
-    await updated("note://both")
-    await updated("note://static")
+    await notify_updated("note://both")
+    await notify_updated("note://static")
     assert (await exchange.message())["params"] == {"uri": "note://static"}
     await subscribe(client, "note://both")
     await subscribe(client, "note://static", "resources/unsubscribe")
-    await updated("note://static")
-    await updated("note://both")
+    await notify_updated("note://static")
+    await notify_updated("note://both")
     assert (await exchange.message())["params"] == {"uri": "note://both"}
     await list_changed("tools", server="pages")
     await list_changed("tools")
@@ -109,7 +109,7 @@ async def test_updates_have_the_form_of_the_revision(legacy):
     client = await legacy()
     await subscribe(client, "note://by/alice")
     exchange = await client.listen_to_server()
-    await updated("note://by/alice")
+    await notify_updated("note://by/alice")
     await list_changed("prompts")
     assert [(await exchange.message())["method"] for _ in range(2)] == [
         "notifications/resources/updated",

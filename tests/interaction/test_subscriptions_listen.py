@@ -24,7 +24,7 @@ async def change(kind: str, payload: Any, server: str = "interaction") -> None:
     await get_services().event_publisher.publish(EventDraft(f"changes:{server}", kind, payload))
 
 
-async def updated(uri: str) -> None:
+async def notify_updated(uri: str) -> None:
     await change("updated", {"uri": uri})
 
 
@@ -38,7 +38,7 @@ async def acknowledged(exchange: Exchange) -> dict[str, Any]:
     return message["params"]["notifications"]
 
 
-async def left(exchange: Exchange) -> None:
+async def disconnect(exchange: Exchange) -> None:
     exchange.leave()
     await exchange.end()
     if isinstance(exchange, ChannelExchange):
@@ -61,7 +61,7 @@ async def test_the_first_message_acknowledges_the_filter(modern):
         "method": ACKNOWLEDGED,
         "params": {"_meta": {ID: 7}, "notifications": {**ALL, "resourceSubscriptions": ["note://static"]}},
     }
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_everything_on_a_stream_carries_the_id_of_its_request_in_the_same_type(modern, subtests):
@@ -71,7 +71,7 @@ async def test_everything_on_a_stream_carries_the_id_of_its_request_in_the_same_
             first = await exchange.message()
             await change("list_changed", {"kind": "tools"})
             second = await exchange.message()
-            await updated("note://static")
+            await notify_updated("note://static")
             third = await exchange.message()
             ids = [message["params"]["_meta"][ID] for message in (first, second, third)]
             assert ids == [id, id, id]
@@ -80,7 +80,7 @@ async def test_everything_on_a_stream_carries_the_id_of_its_request_in_the_same_
                 "notifications/tools/list_changed",
                 "notifications/resources/updated",
             ]
-            await left(exchange)
+            await disconnect(exchange)
 
 
 @contract
@@ -88,60 +88,60 @@ async def test_only_requested_changes_are_sent(modern):
     exchange = listen(modern(), promptsListChanged=True, toolsListChanged=False, resourceSubscriptions=["note://both"])
     assert await acknowledged(exchange) == {"promptsListChanged": True, "resourceSubscriptions": ["note://both"]}
     await change("list_changed", {"kind": "tools"})
-    await updated("note://static")
+    await notify_updated("note://static")
     await change("broadcast", {"method": "notifications/acme/news", "params": {}})
     await change("list_changed", {"kind": "prompts"}, server="pages")
-    await updated("note://both")
+    await notify_updated("note://both")
     await change("list_changed", {"kind": "prompts"})
     told = [(await exchange.message())["method"] for _ in range(2)]
     assert told == ["notifications/resources/updated", "notifications/prompts/list_changed"]
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_an_update_of_a_part_of_a_resource_has_its_own_uri(modern):
     exchange = listen(modern(), resourceSubscriptions=["note://both"])
     await acknowledged(exchange)
     for uri in ("note://bothering", "note://by/both", "note://numbered/1"):
-        await updated(uri)
-    await updated("note://both")
+        await notify_updated(uri)
+    await notify_updated("note://both")
     assert (await exchange.message())["params"]["uri"] == "note://both"
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_undeliverable_changes_are_not_acknowledged(modern):
     uris = ["note://nowhere", "note://guarded", "note://static", "note://numbered/seven", "", "note://static"]
     exchange = listen(modern(token="alice"), resourceSubscriptions=uris, taskIds=["t"], novelty=True)
     assert await acknowledged(exchange) == {"resourceSubscriptions": ["note://static"]}
-    await left(exchange)
+    await disconnect(exchange)
     exchange = listen(modern(token="root"), resourceSubscriptions=uris)
     assert await acknowledged(exchange) == {"resourceSubscriptions": ["note://guarded", "note://static"]}
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_a_server_acknowledges_only_the_lists_it_has(modern):
     exchange = listen(modern(server="pages"), **ALL)
     acknowledgement = await acknowledged(exchange)
     assert acknowledgement == {"toolsListChanged": True, "resourcesListChanged": True}
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_an_empty_filter_opens_a_stream(modern):
     exchange = listen(modern())
     assert await acknowledged(exchange) == {}
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_permission_is_checked_before_each_update(modern, monkeypatch):
     client = modern(token="root")
     exchange = listen(client, resourceSubscriptions=["note://guarded", "note://static"])
     await acknowledged(exchange)
-    await updated("note://guarded")
+    await notify_updated("note://guarded")
     assert (await exchange.message())["params"]["uri"] == "note://guarded"
     monkeypatch.setattr("mcp_django.auth.principal._CachedPermissions.get_cached", lambda self, permission: False)
-    await updated("note://guarded")
-    await updated("note://static")
+    await notify_updated("note://guarded")
+    await notify_updated("note://static")
     assert (await exchange.message())["params"]["uri"] == "note://static"
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_streams_of_one_client_have_separate_ids(modern):
@@ -179,7 +179,7 @@ async def test_the_response_is_a_stream_for_every_accept_header(modern, subtests
             _, headers = await exchange.started()
             assert headers["content-type"] == "text/event-stream"
             await acknowledged(exchange)
-            await left(exchange)
+            await disconnect(exchange)
 
 
 async def test_an_invalid_filter_is_refused(modern, subtests):
@@ -213,8 +213,8 @@ async def test_repeated_changes_are_sent_once_to_a_slow_client(limits, modern, t
     exchange.stop_reading()
     for _ in range(50):
         await change("list_changed", {"kind": "tools"})
-        await updated("note://static")
-    await updated("note://both")
+        await notify_updated("note://static")
+    await notify_updated("note://both")
     exchange.read_on()
     told = []
     while not told or told[-1] != "note://both":
@@ -223,7 +223,7 @@ async def test_repeated_changes_are_sent_once_to_a_slow_client(limits, modern, t
     most = 2 if transport.http else 2 + 2  # and those that wait for the whole channel
     assert told.count("notifications/tools/list_changed") <= most
     assert told.count("note://static") <= most
-    await left(exchange)
+    await disconnect(exchange)
 
 
 @pytest.mark.parametrize("when", ["before the acknowledgement", "later"])
@@ -258,10 +258,10 @@ async def test_streams_over_the_limit_of_a_process_are_refused_at_once(limits, m
     await acknowledged(exchange)
     reply = await listen(modern(token="bob"), toolsListChanged=True).reply()
     assert reply.busy(503)
-    await left(exchange)
+    await disconnect(exchange)
     exchange = listen(modern(token="bob"), toolsListChanged=True)
     await acknowledged(exchange)
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_streams_per_principal_are_limited(limits, modern):
@@ -273,7 +273,7 @@ async def test_streams_per_principal_are_limited(limits, modern):
     await acknowledged(other)
     other.leave()
     await other.end()
-    await left(exchange)
+    await disconnect(exchange)
 
 
 @on_http
@@ -283,7 +283,7 @@ async def test_a_silent_stream_is_kept_alive_with_comments(limits, clock, modern
     await acknowledged(exchange)
     for _ in range(3):
         await clock.advance_while(exchange.silence())
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_a_stream_outlasts_the_time_a_handler_may_take(limits, clock, modern):
@@ -293,7 +293,7 @@ async def test_a_stream_outlasts_the_time_a_handler_may_take(limits, clock, mode
     await clock.advance(2)
     await change("list_changed", {"kind": "tools"})
     assert (await exchange.message())["method"] == "notifications/tools/list_changed"
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_progress_and_log_messages_are_not_for_this_stream(modern):
@@ -305,7 +305,7 @@ async def test_progress_and_log_messages_are_not_for_this_stream(modern):
     await client.tool("steps", {"count": 2}, meta=meta)
     await change("list_changed", {"kind": "tools"})
     assert (await exchange.message())["method"] == "notifications/tools/list_changed"
-    await left(exchange)
+    await disconnect(exchange)
 
 
 @contract
@@ -329,7 +329,7 @@ async def test_an_ended_stream_is_logged_on_one_line(modern, caplog):
         exchange = listen(modern(), id=5, toolsListChanged=True)
         await acknowledged(exchange)
         assert not [record for record in caplog.records if record.name == "mcp_django.calls"]
-        await left(exchange)
+        await disconnect(exchange)
     (record,) = [record for record in caplog.records if record.name == "mcp_django.calls"]
     assert record.mcp_method == "subscriptions/listen"
     assert record.mcp_outcome == "cancelled"
@@ -344,7 +344,7 @@ async def test_a_refused_stream_is_logged_on_one_line(limits, modern, caplog):
     with caplog.at_level(logging.INFO, "mcp_django.calls"):
         await listen(modern(), toolsListChanged=True).reply()
     assert [record.mcp_outcome for record in caplog.records if record.name == "mcp_django.calls"] == ["overloaded"]
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_a_disconnect_while_the_stream_opens_releases_it(modern, monkeypatch):
@@ -357,7 +357,7 @@ async def test_a_disconnect_while_the_stream_opens_releases_it(modern, monkeypat
     monkeypatch.setattr(Subscription, "acknowledge", wait)
     exchange = listen(modern(), toolsListChanged=True)
     await reached.wait()
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_a_change_before_the_acknowledgement_is_sent_after_it(modern, monkeypatch):
@@ -374,7 +374,7 @@ async def test_a_change_before_the_acknowledgement_is_sent_after_it(modern, monk
     await acknowledged(exchange)
     assert (await exchange.message())["method"] == "notifications/tools/list_changed"
     assert (await exchange.message())["params"]["uri"] == "note://static"
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_a_failing_log_is_an_error_and_not_a_stream(modern, transport, monkeypatch):
@@ -401,7 +401,7 @@ async def test_a_stream_ends_when_its_credential_is_revoked(limits, clock, moder
     known.remove("alice")
     assert (await clock.advance_while(revoked.reply())).result["resultType"] == "complete"
     await clock.advance_while(good.silence())
-    await left(good)
+    await disconnect(good)
 
 
 async def test_a_stream_ends_when_its_credential_loses_a_scope(limits, clock, modern, settings, monkeypatch):
@@ -418,7 +418,7 @@ async def test_a_stream_ends_when_its_credential_loses_a_scope(limits, clock, mo
     monkeypatch.setitem(SCOPES, "carol", frozenset({"notes:read", "notes:write"}))
     assert (await clock.advance_while(less.reply())).result["resultType"] == "complete"
     await clock.advance_while(more.silence())
-    await left(more)
+    await disconnect(more)
 
 
 async def test_a_stream_goes_on_while_credentials_cannot_be_verified(limits, clock, modern, settings, monkeypatch):
@@ -437,7 +437,7 @@ async def test_a_stream_goes_on_while_credentials_cannot_be_verified(limits, clo
     await clock.advance_while(asked.wait())
     await change("list_changed", {"kind": "tools"})
     assert (await exchange.message())["method"] == "notifications/tools/list_changed"
-    await left(exchange)
+    await disconnect(exchange)
 
 
 async def test_a_stream_ends_when_its_credential_expires(limits, clock, modern, monkeypatch):

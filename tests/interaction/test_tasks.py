@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.interaction import jobs
-from tests.interaction.test_subscriptions_listen import ID, acknowledged, change, left, listen
+from tests.interaction.test_subscriptions_listen import ID, acknowledged, change, disconnect, listen
 from tests.interaction.transports import contract, contract_with_headers, on_http
 
 pytestmark = pytest.mark.django_db
@@ -63,7 +63,7 @@ async def test_a_subscriber_gets_the_same_as_a_poll(modern):  # TM-50, TM-51
     assert message["params"].pop("_meta").keys() == {ID}
     polled = await until(client, id, "cancelled")
     assert message["params"] == {name: value for name, value in polled.items() if name not in ("resultType", "_meta")}
-    await left(exchange)
+    await disconnect(exchange)
 
 
 @on_http
@@ -76,7 +76,7 @@ async def test_another_caller_can_neither_read_nor_subscribe_to_a_task(modern):
         assert reply.refused(400, -32602)
     exchange = listen(other, taskIds=[id])
     assert await acknowledged(exchange) == {}
-    await left(exchange)
+    await disconnect(exchange)
     await client.request("tasks/cancel", {"taskId": id})
 
 

@@ -10,7 +10,7 @@ from tests.interaction.transports import contract
 BLOCK_FIELDS = {"type": "text", "text": "a text"}
 
 
-async def listed(client, name):
+async def find_listed(client, name):
     tools = (await client.request("tools/list")).result["tools"]
     return next(tool for tool in tools if tool["name"] == name)
 
@@ -28,7 +28,7 @@ def body(result, revision):
 
 @contract
 async def test_a_tool_is_listed_with_the_fields_of_the_revision(connect, revision):
-    tool = await listed(await connect(), "rich")
+    tool = await find_listed(await connect(), "rich")
     expected = {"name", "description", "inputSchema"}
     if revision >= "2025-03-26":
         expected |= {"annotations"}
@@ -40,27 +40,27 @@ async def test_a_tool_is_listed_with_the_fields_of_the_revision(connect, revisio
 
 
 async def test_annotations_are_listed_as_the_wire_names_them(connect, revision):
-    tool = await listed(await connect(), "rich")
+    tool = await find_listed(await connect(), "rich")
     expected = {"title": "All of it", "readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
     assert tool.get("annotations") == (None if revision == "2024-11-05" else expected)
 
 
 async def test_tags_travel_in_the_meta_of_a_tool(modern):
-    tool = await listed(modern(), "rich")
+    tool = await find_listed(modern(), "rich")
     assert tool["_meta"]["example.com/colour"] == "blue"
     assert ["demo"] in tool["_meta"].values()
 
 
 async def test_descriptions_and_schemas_come_from_the_function(either):
     client = await either()
-    tool = await listed(client, "add")
+    tool = await find_listed(client, "add")
     schema = tool["inputSchema"]
     assert tool["description"] == "Add two integers."
     assert schema["properties"]["a"]["description"] == "The first."
     assert (schema["type"], set(schema["properties"]), schema["required"]) == ("object", {"a", "b"}, ["a", "b"])
     assert schema["additionalProperties"] is False
-    assert (await listed(client, "nothing"))["inputSchema"]["type"] == "object"
-    assert set((await listed(client, "steps"))["inputSchema"]["properties"]) == {"count"}, "not the context"
+    assert (await find_listed(client, "nothing"))["inputSchema"]["type"] == "object"
+    assert set((await find_listed(client, "steps"))["inputSchema"]["properties"]) == {"count"}, "not the context"
 
 
 async def test_a_list_is_the_same_every_time_in_the_order_of_names(either):
@@ -102,7 +102,7 @@ async def test_a_list_is_wrapped_in_an_object(connect, revision):
     assert reply.result["content"][0]["text"] == "[1,2,3]"
     if revision >= "2025-06-18":
         assert reply.result["structuredContent"] == {"result": [1, 2, 3]}
-        assert (await listed(client, "listing"))["outputSchema"]["type"] == "object"
+        assert (await find_listed(client, "listing"))["outputSchema"]["type"] == "object"
 
 
 @contract

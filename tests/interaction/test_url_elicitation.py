@@ -58,7 +58,7 @@ async def browser(name):
     return found
 
 
-async def sent_on(browser, url):
+async def get_redirect(browser, url):
     """Where the browser is sent by the gate."""
     reply = await browser.get(url)
     assert reply.status_code == 302, reply.content
@@ -68,11 +68,11 @@ async def sent_on(browser, url):
 
 async def come_back(browser, url):
     """Open the link, and complete the page."""
-    page = await sent_on(browser, url)
+    page = await get_redirect(browser, url)
     return await browser.get(parse_qs(urlsplit(page).query)["next"][0])
 
 
-async def opened(latest_legacy, tool="connect_calendar", **how):
+async def open_visit(latest_legacy, tool="connect_calendar", **how):
     """A call that has sent its user to a page, and the page's link."""
     client = await latest_legacy(**how)
     exchange = client.begin("tools/call", {"name": tool})
@@ -84,11 +84,11 @@ async def opened(latest_legacy, tool="connect_calendar", **how):
 @contract_with_headers
 @COMMITTED
 async def test_the_call_goes_on_after_the_return_of_the_user_and_the_client_is_notified(latest_legacy, checkpoints):
-    exchange, asked = await opened(latest_legacy)
+    exchange, asked = await open_visit(latest_legacy)
     assert (asked["mode"], asked["message"]) == ("url", "Please connect your calendar")
     assert asked["url"].startswith("http://127.0.0.1:8000/view/mcp/page/")
     alice = await browser("alice")
-    page = await sent_on(alice, asked["url"])
+    page = await get_redirect(alice, asked["url"])
     assert urlsplit(page).path == "/calendar/"
     assert not checkpoints.counts["connected"]
     done = await alice.get(parse_qs(urlsplit(page).query)["next"][0])
@@ -119,13 +119,13 @@ async def test_declining_to_open_the_page_is_not_an_error(either, subtests):
 
 async def test_an_unfinished_page_ends_with_the_timeout_of_questions(limits, clock, latest_legacy):
     limits(ELICITATION_TIMEOUT=5)
-    exchange, _ = await opened(latest_legacy)
+    exchange, _ = await open_visit(latest_legacy)
     reply = await clock.advance_while(exchange.reply())
     assert reply.result["isError"] is True
     assert text(reply) == "The page was not finished within 5 seconds"
 
 
-async def rounds(modern, **how):
+async def open_round(modern, **how):
     """The first round of a call that sends its user to a page, with the page's link."""
     client = modern(**how)
     first = (await client.tool("connect_calendar")).result
@@ -140,7 +140,7 @@ async def rounds(modern, **how):
 
 @contract_with_headers
 async def test_the_round_after_the_return_of_the_user_ends_the_call(modern):
-    first, url, again = await rounds(modern)
+    first, url, again = await open_round(modern)
     assert (await come_back(await browser("alice"), url)).status_code == 200
     assert text(await again(first)) == "accept"
     assert text(await again(first)) == "accept"
@@ -148,7 +148,7 @@ async def test_the_round_after_the_return_of_the_user_ends_the_call(modern):
 
 async def test_an_early_round_repeats_the_link(limits, modern):
     limits(URL_ELICITATION_TIMEOUT=0)
-    first, url, again = await rounds(modern)
+    first, url, again = await open_round(modern)
     second = (await again(first)).result
     assert second["inputRequests"] == first["inputRequests"]
     await come_back(await browser("alice"), url)
@@ -157,7 +157,7 @@ async def test_an_early_round_repeats_the_link(limits, modern):
 
 @COMMITTED
 async def test_a_round_waits_a_while_for_the_user(modern, checkpoints):
-    first, url, again = await rounds(modern)
+    first, url, again = await open_round(modern)
     waiting = asyncio.create_task(again(first))
     await checkpoints.until("connect_calendar", 2)
     await come_back(await browser("alice"), url)
@@ -170,7 +170,7 @@ async def test_an_external_page_is_reached_through_a_new_visit_each_time(modern)
     for _ in range(2):
         ((key, question),) = result["inputRequests"].items()
         links.append(question["params"]["url"])
-        page = await sent_on(alice, links[-1])
+        page = await get_redirect(alice, links[-1])
         assert page.startswith(AWAY + "http://127.0.0.1:8000/view/mcp/page/")
         assert (await alice.get(page.removeprefix(AWAY))).status_code == 200
         reply = await client.tool("pay", inputResponses={key: ACCEPT}, requestState=result["requestState"])
@@ -199,28 +199,28 @@ def test_a_plain_function_waits_for_the_user_too(transport, version):
 
 async def test_the_query_of_the_page_is_kept(modern):
     result = (await modern().tool("connect_from_a_thread")).result
-    page = await sent_on(await browser("alice"), result["inputRequests"]["page"]["params"]["url"])
+    page = await get_redirect(await browser("alice"), result["inputRequests"]["page"]["params"]["url"])
     assert parse_qs(urlsplit(page).query)["year"] == ["2030"]
 
 
 async def test_the_link_does_not_reveal_the_user(modern):
-    _, url, _ = await rounds(modern)
+    _, url, _ = await open_round(modern)
     assert "alice" not in url
     assert get_services().elicitation_pages.unseal_visit(url.rpartition("/")[2], "page").user  # it is in there, sealed
 
 
 async def test_another_user_can_neither_open_nor_complete_the_visit(modern):
-    _, url, _ = await rounds(modern)
+    _, url, _ = await open_round(modern)
     alice, bob = await browser("alice"), await browser("bob")
     assert (await bob.get(url)).status_code == 403
-    back = parse_qs(urlsplit(await sent_on(alice, url)).query)["next"][0]
+    back = parse_qs(urlsplit(await get_redirect(alice, url)).query)["next"][0]
     assert (await bob.get(back)).status_code == 403
     assert not await SpentState.objects.aexists()
     assert (await alice.get(back)).status_code == 200
 
 
 async def test_another_user_can_log_in_as_the_right_one(modern):
-    _, url, _ = await rounds(modern)
+    _, url, _ = await open_round(modern)
     bob = await browser("bob")
     refused = await bob.get(url)
     assert refused.status_code == 403
@@ -241,9 +241,9 @@ async def test_another_user_can_log_in_as_the_right_one(modern):
 
 
 async def test_every_page_around_a_visit_has_a_heading_and_a_strict_policy(modern, subtests):
-    _, url, _ = await rounds(modern)
+    _, url, _ = await open_round(modern)
     alice, bob = await browser("alice"), await browser("bob")
-    back = parse_qs(urlsplit(await sent_on(alice, url)).query)["next"][0]
+    back = parse_qs(urlsplit(await get_redirect(alice, url)).query)["next"][0]
     for visitor, address, status, heading in (
         (bob, url, 403, "This link is for another account"),
         (alice, f"{url}x", 404, "This link has expired"),
@@ -261,7 +261,7 @@ async def test_every_page_around_a_visit_has_a_heading_and_a_strict_policy(moder
 
 
 async def test_an_anonymous_user_is_redirected_through_the_login_to_the_page(modern):
-    _, url, _ = await rounds(modern)
+    _, url, _ = await open_round(modern)
     nobody = await browser(None)
     reply = await nobody.get(url)
     assert (reply.status_code, urlsplit(reply.headers["location"]).path) == (302, "/login/")
@@ -269,30 +269,30 @@ async def test_an_anonymous_user_is_redirected_through_the_login_to_the_page(mod
 
 
 async def test_a_visit_ends_once(modern):
-    _, url, _ = await rounds(modern)
+    _, url, _ = await open_round(modern)
     alice = await browser("alice")
-    back = parse_qs(urlsplit(await sent_on(alice, url)).query)["next"][0]
+    back = parse_qs(urlsplit(await get_redirect(alice, url)).query)["next"][0]
     assert [(await alice.get(back)).status_code for _ in range(2)] == [200, 410]
     assert (await alice.get(url)).status_code == 410
 
 
 async def test_the_link_to_the_page_does_not_end_the_visit(modern):
     """The client knows it, and has not been there."""
-    _, url, _ = await rounds(modern)
+    _, url, _ = await open_round(modern)
     assert (await (await browser("alice")).get(f"{url}/done")).status_code == 404
     assert not await SpentState.objects.aexists()
 
 
 async def test_a_get_of_the_return_link_does_not_end_the_visit(modern):
-    _, url, _ = await rounds(modern)
+    _, url, _ = await open_round(modern)
     alice = await browser("alice")
-    back = parse_qs(urlsplit(await sent_on(alice, url)).query)["next"][0]
+    back = parse_qs(urlsplit(await get_redirect(alice, url)).query)["next"][0]
     assert [(await ask(back)).status_code for ask in (alice.head, alice.post)] == [405, 405]
     assert not await SpentState.objects.aexists()
 
 
 async def test_changed_invented_and_expired_links_are_not_found(clock, modern):
-    _, url, _ = await rounds(modern)
+    _, url, _ = await open_round(modern)
     alice = await browser("alice")
     for wrong in (url[:-4] + "AAAA", url[:-20], url + "x", url.rpartition("/")[0] + "/made-up"):
         assert (await alice.get(wrong)).status_code == 404

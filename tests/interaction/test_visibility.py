@@ -77,7 +77,7 @@ def people(settings, db, transport, revision):
     return connect
 
 
-async def listed(client, method):
+async def list_all(client, method):
     """The entries of a list, over all of its pages."""
     kind, key, pattern = LISTS[method]
     entries = (await client.request(method)).result[kind]
@@ -91,9 +91,9 @@ async def test_alternating_users_see_their_own_lists(people):
     for method in LISTS:
         for _ in range(2):
             for name, client in clients.items():
-                assert await listed(client, method) == (SEEN[name], len(SEEN[name])), (name, method)
+                assert await list_all(client, method) == (SEEN[name], len(SEEN[name])), (name, method)
         names = [*SEEN, *reversed(SEEN)]
-        found = await asyncio.gather(*(listed(clients[name], method) for name in names))
+        found = await asyncio.gather(*(list_all(clients[name], method) for name in names))
         assert found == [(SEEN[name], len(SEEN[name])) for name in names]
 
 

@@ -41,7 +41,7 @@ class Chain:
     other: Union["Chain", int, list["Chain"]] = 0
 
 
-def taking(annotation: Any) -> Callable[..., None]:
+def make_tool(annotation: Any) -> Callable[..., None]:
     def tool(value: Any) -> None: ...
 
     tool.__annotations__["value"] = annotation
@@ -63,11 +63,11 @@ def nested(levels: int, kind: str, leaf: Any) -> Any:
 
 def test_mutually_recursive_unions_need_a_discriminator() -> None:
     with pytest.raises(DeclarationError, match=r"tool\(\): Left and Right form .* Field\(discriminator=...\)"):
-        compile_parameters(taking(Left), is_injected=nothing)
+        compile_parameters(make_tool(Left), is_injected=nothing)
 
 
 def test_a_type_with_one_recursion_needs_no_discriminator() -> None:
-    parameters = compile_parameters(taking(Chain), is_injected=nothing)
+    parameters = compile_parameters(make_tool(Chain), is_injected=nothing)
     value = {"value": {"next": {"other": [{"other": 1}]}}}
     parameters.check(value)
     assert parameters.convert(value) == {"value": Chain(Chain(None, [Chain(None, 1)]))}
@@ -77,14 +77,14 @@ def test_a_deep_value_of_discriminated_types_is_checked_and_converted(subtests: 
     for levels in [1, 60]:
         for kind in ["not", "wrap"]:
             with subtests.test(levels=levels, kind=kind):
-                parameters = compile_parameters(taking(Not), is_injected=nothing)
+                parameters = compile_parameters(make_tool(Not), is_injected=nothing)
                 value = {"value": {"kind": "not", "child": nested(levels, kind, {"kind": "leaf"})}}
                 parameters.check(value)
                 assert parameters.convert(value)["value"].child.kind == kind
 
 
 def test_a_deep_value_is_explained_from_its_top() -> None:
-    parameters = compile_parameters(taking(Not), is_injected=nothing)
+    parameters = compile_parameters(make_tool(Not), is_injected=nothing)
     deep = {"value": nested(60, "not", {"kind": "flower"})}
     with pytest.raises(ArgumentError, match=r"^value: breaks its schema beyond its first items or levels"):
         parameters.check(deep)
@@ -95,7 +95,7 @@ def test_a_deep_value_is_explained_from_its_top() -> None:
 
 def test_explaining_a_deep_value_takes_bounded_time() -> None:
     """Without the cut it takes hours."""
-    parameters = compile_parameters(taking(Not), is_injected=nothing)
+    parameters = compile_parameters(make_tool(Not), is_injected=nothing)
     deep = {"value": nested(40, "not", {"kind": "flower"})}
     with pytest.raises(ArgumentError):
         parameters.check(deep)

@@ -38,26 +38,26 @@ RICH: dict[str, Any] = {
 def anything(**arguments: Any) -> None: ...
 
 
-def compiled(schema: Any, fn: Any = anything) -> CompiledParameters:
+def compile_handwritten(schema: Any, fn: Any = anything) -> CompiledParameters:
     return compile_parameters(fn, is_injected=lambda annotation: False, input_schema=schema)
 
 
 def refusal(schema: Any, fn: Any = anything) -> str:
     with pytest.raises(DeclarationError) as caught:
-        compiled(schema, fn)
+        compile_handwritten(schema, fn)
     return str(caught.value)
 
 
 def test_a_schema_is_served_unchanged() -> None:
     before = deepcopy(RICH)
-    parameters = compiled(RICH)
+    parameters = compile_handwritten(RICH)
     assert parameters.schema is RICH
     assert before == RICH
     assert list(parameters.schema) == list(before)
 
 
 def test_arguments_are_checked_against_every_keyword() -> None:
-    parameters = compiled(RICH)
+    parameters = compile_handwritten(RICH)
     parameters.check({"name": "x", "address": {"street": "y"}})
     for wrong in ({"contactMethod": "phone", "name": "x"}, {}, {"name": "x", "address": {"city": 5}}):
         with pytest.raises(ArgumentError):
@@ -66,7 +66,7 @@ def test_arguments_are_checked_against_every_keyword() -> None:
 
 def test_keyword_arguments_accept_every_property() -> None:
     given = {"not a name": 1, "b": [2]}
-    assert compiled({"type": "object"}).convert(given) == given
+    assert compile_handwritten({"type": "object"}).convert(given) == given
 
 
 def test_named_parameters_are_converted_and_others_passed_unchanged() -> None:
@@ -74,7 +74,7 @@ def test_named_parameters_are_converted_and_others_passed_unchanged() -> None:
 
     def tool(day: "__import__('datetime').date", **rest: Any) -> None: ...  # type: ignore[valid-type]
 
-    converted = compiled(from_schema, tool).convert({"day": "2024-05-01", "n": "1"})
+    converted = compile_handwritten(from_schema, tool).convert({"day": "2024-05-01", "n": "1"})
     assert str(converted["day"]) == "2024-05-01"
     assert not isinstance(converted["day"], str)
     assert converted["n"] == "1"
@@ -83,7 +83,7 @@ def test_named_parameters_are_converted_and_others_passed_unchanged() -> None:
 def test_arguments_that_the_function_does_not_accept_are_refused() -> None:
     def tool(a: int = 0) -> None: ...
 
-    parameters = compiled({"type": "object", "properties": {"a": {}}}, tool)
+    parameters = compile_handwritten({"type": "object", "properties": {"a": {}}}, tool)
     with pytest.raises(ArgumentError, match="unknown argument 'b'"):
         parameters.convert({"b": 1})
 
@@ -91,7 +91,7 @@ def test_arguments_that_the_function_does_not_accept_are_refused() -> None:
 def test_many_unknown_arguments_are_refused_with_a_few_of_them() -> None:
     def tool(a: int = 0) -> None: ...
 
-    parameters = compiled({"type": "object"}, tool)
+    parameters = compile_handwritten({"type": "object"}, tool)
     with pytest.raises(ArgumentError) as caught:
         parameters.convert({f"name_{n}": n for n in range(100_000)})
     assert str(caught.value).count("unknown argument") == 5
@@ -101,7 +101,7 @@ def test_a_handwritten_schema_describes_the_alias() -> None:
     def tool(page_size: Annotated[int, Field(alias="pageSize")]) -> None: ...
 
     schema = {"type": "object", "properties": {"pageSize": {"type": "integer"}}, "additionalProperties": False}
-    assert compiled(schema, tool).convert({"pageSize": 5}) == {"page_size": 5}
+    assert compile_handwritten(schema, tool).convert({"pageSize": 5}) == {"page_size": 5}
 
 
 def test_a_property_without_a_parameter_is_refused() -> None:
@@ -154,12 +154,12 @@ def test_a_declared_known_dialect_is_used(subtests: pytest.Subtests) -> None:
     ]
     for dialect in cases:
         with subtests.test(dialect=dialect):
-            compiled({"$schema": dialect, "type": "object"})
+            compile_handwritten({"$schema": dialect, "type": "object"})
 
 
 def test_an_array_of_items_schemas_means_a_tuple_in_its_own_dialect() -> None:
     items = {"properties": {"a": {"items": [{"type": "integer"}]}}, "type": "object"}
-    compiled({"$schema": "http://json-schema.org/draft-07/schema#", **items}).check({"a": [1, "x"]})
+    compile_handwritten({"$schema": "http://json-schema.org/draft-07/schema#", **items}).check({"a": [1, "x"]})
     assert "not a valid JSON Schema" in refusal(items)
 
 
@@ -193,11 +193,13 @@ def test_a_reference_to_an_embedded_document_is_resolved() -> None:
         "$defs": {"inner": {"$id": "https://example.com/inner", "type": "integer"}},
     }
     with pytest.raises(ArgumentError):
-        compiled(schema).check({"a": "x"})
+        compile_handwritten(schema).check({"a": "x"})
 
 
 def test_a_schema_may_refer_to_itself() -> None:
-    parameters = compiled({"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": False})
+    parameters = compile_handwritten(
+        {"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": False}
+    )
     parameters.check({"next": {"next": {}}})
     with pytest.raises(ArgumentError, match=r"^next\.next: unknown key 'a'"):
         parameters.check({"next": {"next": {"a": 1}}})
@@ -211,13 +213,13 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 def test_depth_is_bounded() -> None:
-    compiled(nested(MAX_SCHEMA_DEPTH))
+    compile_handwritten(nested(MAX_SCHEMA_DEPTH))
     assert f"nested deeper than {MAX_SCHEMA_DEPTH}" in refusal(nested(MAX_SCHEMA_DEPTH + 1))
 
 
 def test_size_is_bounded() -> None:
     many = {str(n): {"type": "string"} for n in range(MAX_SUBSCHEMAS - 1)}
-    compiled({"type": "object", "properties": many})
+    compile_handwritten({"type": "object", "properties": many})
     assert f"more than {MAX_SUBSCHEMAS} schemas" in refusal({"type": "object", "properties": {**many, "x": {}}})
 
 
@@ -251,12 +253,14 @@ def test_a_schema_that_is_not_json_is_refused(subtests: pytest.Subtests) -> None
 
 
 def test_formats_are_not_asserted() -> None:
-    compiled({"type": "object", "properties": {"a": {"type": "string", "format": "email"}}}).check({"a": "x"})
+    compile_handwritten({"type": "object", "properties": {"a": {"type": "string", "format": "email"}}}).check(
+        {"a": "x"}
+    )
 
 
 def test_a_pattern_with_look_around_works_and_is_bounded() -> None:
     properties = {"a": {"pattern": "^(?=.*[0-9]).+$"}, "b": {"pattern": "^(?=a)(a+)+$"}}
-    parameters = compiled({"type": "object", "properties": properties})
+    parameters = compile_handwritten({"type": "object", "properties": properties})
     parameters.check({"a": "x1"})
     for wrong in ({"a": "x"}, {"b": "a" * 40 + "b"}):
         with pytest.raises(ArgumentError):
@@ -281,9 +285,13 @@ def test_a_mirrored_argument_outside_of_properties_is_refused(subtests: pytest.S
 
 def test_mirrored_arguments_may_be_nested_in_properties() -> None:
     inner = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-    parameters = compiled({"type": "object", "properties": {"where": inner, "properties": {"type": "string"}}})
+    parameters = compile_handwritten(
+        {"type": "object", "properties": {"where": inner, "properties": {"type": "string"}}}
+    )
     assert parameters.header_params == ((("where", "region"), b"mcp-param-region"),)
 
 
 def test_a_property_with_the_name_of_the_keyword_is_a_property() -> None:
-    assert compiled({"type": "object", "properties": {"x-mcp-header": {"type": "string"}}}).header_params == ()
+    assert (
+        compile_handwritten({"type": "object", "properties": {"x-mcp-header": {"type": "string"}}}).header_params == ()
+    )

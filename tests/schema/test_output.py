@@ -50,15 +50,15 @@ class Node(BaseModel):
     children: "list[Node]" = []
 
 
-def returning(annotation: Any, **options: Any) -> CompiledOutput | None:
+def compile_return(annotation: Any, **options: Any) -> CompiledOutput | None:
     def tool() -> None: ...
 
     tool.__annotations__["return"] = annotation
     return compile_output(tool, is_content=lambda it: it is Content, **options)
 
 
-def promised(annotation: Any, **options: Any) -> CompiledOutput:
-    output = returning(annotation, **options)
+def compile_schema(annotation: Any, **options: Any) -> CompiledOutput:
+    output = compile_return(annotation, **options)
     assert output is not None
     return output
 
@@ -74,7 +74,7 @@ def test_annotations_without_a_type_have_no_output_schema(subtests: pytest.Subte
     cases = [None, Any, object, bytes, Never, Annotated[Any, "whatever"], Awaitable[None]]
     for annotation in cases:
         with subtests.test(annotation=annotation):
-            assert returning(annotation) is None
+            assert compile_return(annotation) is None
 
 
 def test_content_in_an_annotation_means_no_output_schema(subtests: pytest.Subtests) -> None:
@@ -89,14 +89,14 @@ def test_content_in_an_annotation_means_no_output_schema(subtests: pytest.Subtes
     ]
     for annotation in cases:
         with subtests.test(annotation=annotation):
-            assert returning(annotation) is None
+            assert compile_return(annotation) is None
 
 
 def test_plain_values_are_wrapped(subtests: pytest.Subtests) -> None:
     cases = [(int, 5, "integer"), (str, "", "string"), (float, 1.5, "number"), (bool, False, "boolean")]
     for annotation, value, kind in cases:
         with subtests.test(annotation=annotation, value=value, kind=kind):
-            output = promised(annotation)
+            output = compile_schema(annotation)
             assert output.is_wrapped
             assert output.schema == {"type": "object", "properties": {"result": {"type": kind}}, "required": ["result"]}
             assert output.to_structured(value) == {"result": value}
@@ -117,7 +117,7 @@ def test_types_other_than_objects_are_wrapped(subtests: pytest.Subtests) -> None
     ]
     for annotation, value, expected in cases:
         with subtests.test(annotation=annotation, value=value, expected=expected):
-            output = promised(annotation)
+            output = compile_schema(annotation)
             assert output.is_wrapped
             assert output.schema["type"] == "object"
             assert output.dump(value) == expected
@@ -136,20 +136,20 @@ def test_an_object_is_not_wrapped(subtests: pytest.Subtests) -> None:
     ]
     for annotation, value, expected in cases:
         with subtests.test(annotation=annotation, value=value, expected=expected):
-            output = promised(annotation)
+            output = compile_schema(annotation)
             assert not output.is_wrapped
             assert output.schema["type"] == "object"
             assert output.to_structured(value) == output.dump(value) == expected
 
 
 def test_the_schema_describes_the_serialized_value() -> None:
-    schema = promised(Airport).schema
+    schema = compile_schema(Airport).schema
     assert set(schema["properties"]) == {"code", "elevationFeet", "label"}
     assert "label" in schema["required"]
 
 
 def test_definitions_of_a_wrapped_type_are_at_the_root() -> None:
-    schema = promised(list[Row]).schema
+    schema = compile_schema(list[Row]).schema
     assert schema["properties"] == {"result": {"type": "array", "items": {"$ref": "#/$defs/Row"}}}
     assert set(schema["$defs"]) == {"Row"}
 
@@ -157,7 +157,7 @@ def test_definitions_of_a_wrapped_type_are_at_the_root() -> None:
 def test_every_finite_decimal_fits_its_schema(subtests: pytest.Subtests) -> None:
     for value in ["1E+2", "0E-7", "-0", "1.50", "123456789012345678901234567890.5"]:
         with subtests.test(value=value):
-            assert promised(Decimal).to_structured(Decimal(value)) == {"result": value}
+            assert compile_schema(Decimal).to_structured(Decimal(value)) == {"result": value}
 
 
 def test_a_result_that_violates_its_schema_is_a_bug(subtests: pytest.Subtests) -> None:
@@ -187,13 +187,13 @@ def test_a_result_that_violates_its_schema_is_a_bug(subtests: pytest.Subtests) -
             subtests.test(annotation=annotation, value=value),
             pytest.raises(OutputError, match=r"tool\(\): the result "),
         ):
-            promised(annotation).to_structured(value)
+            compile_schema(annotation).to_structured(value)
 
 
 def test_a_result_of_another_type_that_fits_the_schema_is_accepted() -> None:
-    assert promised(Point).to_structured({"x": 1, "y": 2}) == {"x": 1, "y": 2}
-    assert promised(list[Row]).to_structured({"id": n} for n in range(2)) == {"result": [{"id": 0}, {"id": 1}]}
-    assert promised(Row).to_structured(type("Sub", (dict,), {})(id=1)) == {"id": 1}
+    assert compile_schema(Point).to_structured({"x": 1, "y": 2}) == {"x": 1, "y": 2}
+    assert compile_schema(list[Row]).to_structured({"id": n} for n in range(2)) == {"result": [{"id": 0}, {"id": 1}]}
+    assert compile_schema(Row).to_structured(type("Sub", (dict,), {})(id=1)) == {"id": 1}
 
 
 def test_subclasses_of_plain_types_are_accepted() -> None:
@@ -203,22 +203,22 @@ def test_subclasses_of_plain_types_are_accepted() -> None:
     class Number(enum.IntEnum):
         ONE = 1
 
-    assert promised(str).to_structured(Safe("x")) == {"result": "x"}
-    assert promised(int).to_structured(Number.ONE) == {"result": 1}
-    assert type(promised(int).to_structured(True)["result"]) is int
+    assert compile_schema(str).to_structured(Safe("x")) == {"result": "x"}
+    assert compile_schema(int).to_structured(Number.ONE) == {"result": 1}
+    assert type(compile_schema(int).to_structured(True)["result"]) is int
 
 
 def test_lazy_text_is_written_out() -> None:
     translation = pytest.importorskip("django.utils.functional").lazystr("Hello")
-    assert promised(str).to_structured(translation) == {"result": "Hello"}
-    assert promised(dict[str, Any]).to_structured({"a": translation}) == {"a": "Hello"}
+    assert compile_schema(str).to_structured(translation) == {"result": "Hello"}
+    assert compile_schema(dict[str, Any]).to_structured({"a": translation}) == {"a": "Hello"}
 
 
 def test_fields_of_a_subclass_are_not_sent() -> None:
     class Secret(Airport):
         password: str
 
-    assert "password" not in promised(Airport).to_structured(Secret(code="BER", password="x"))
+    assert "password" not in compile_schema(Airport).to_structured(Secret(code="BER", password="x"))
 
 
 def test_a_type_with_serialization_only_is_described() -> None:
@@ -227,7 +227,7 @@ def test_a_type_with_serialization_only_is_described() -> None:
 
     described = Annotated[Opaque, PlainSerializer(lambda value: "opaque", return_type=str)]
     with pytest.raises(DeclarationError):
-        promised(described)
+        compile_schema(described)
 
 
 def test_a_return_type_without_json_form_is_refused() -> None:
@@ -235,12 +235,12 @@ def test_a_return_type_without_json_form_is_refused() -> None:
         pass
 
     with pytest.raises(DeclarationError, match=r"tool\(\): the return value: the type .*Socket has no JSON form"):
-        returning(Socket)
+        compile_return(Socket)
 
 
 def test_a_handwritten_output_schema_replaces_the_annotation() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    output = promised(Content, output_schema=schema)
+    output = compile_schema(Content, output_schema=schema)
     assert output.schema is schema
     assert not output.is_wrapped
     assert output.to_structured({"n": 1}) == {"n": 1}
@@ -250,11 +250,11 @@ def test_a_handwritten_output_schema_replaces_the_annotation() -> None:
 
 def test_a_handwritten_output_schema_needs_an_object_at_its_root() -> None:
     with pytest.raises(DeclarationError, match=r"tool\(\): output_schema: the root must have 'type': 'object'"):
-        returning(int, output_schema={"type": "array"})
+        compile_return(int, output_schema={"type": "array"})
 
 
 def test_a_type_may_replace_the_annotation() -> None:
-    output = promised(None, output_schema=Row)
+    output = compile_schema(None, output_schema=Row)
     assert output.to_structured({"id": 1}) == {"id": 1}
 
 

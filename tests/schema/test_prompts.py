@@ -41,11 +41,11 @@ def prompt(fn: Any) -> PromptParameters:
     return compile_prompt_parameters(fn, is_injected=is_injected)
 
 
-def address(fn: Any, *variables: str) -> PromptParameters:
+def compile_variables(fn: Any, *variables: str) -> PromptParameters:
     return compile_uri_parameters(fn, variables, is_injected=is_injected)
 
 
-def taking(annotation: Any) -> Any:
+def make_prompt(annotation: Any) -> Any:
     def fn(value: Any) -> None: ...
 
     fn.__annotations__["value"] = annotation
@@ -100,7 +100,7 @@ def test_a_text_is_converted_to_the_annotated_type(subtests: pytest.Subtests) ->
     ]
     for annotation, text, value in cases:
         with subtests.test(annotation=annotation, text=text, value=value):
-            converted = prompt(taking(annotation)).convert({"value": text})["value"]
+            converted = prompt(make_prompt(annotation)).convert({"value": text})["value"]
             assert converted == value
             assert type(converted) is type(value)
 
@@ -123,14 +123,14 @@ def test_an_invalid_text_is_refused_with_the_name(subtests: pytest.Subtests) -> 
     for annotation, text in cases:
         with subtests.test(annotation=annotation, text=text):
             with pytest.raises(ArgumentError, match=r"^value") as caught:
-                prompt(taking(annotation)).convert({"value": text})
+                prompt(make_prompt(annotation)).convert({"value": text})
             assert len(str(caught.value)) <= 1000
 
 
 def test_a_value_that_is_not_text_is_refused(subtests: pytest.Subtests) -> None:
     for given in [5, None, True, ["a", 5], {"a": "b"}]:
         with subtests.test(given=given), pytest.raises(ArgumentError, match=r"value: .* is not a string"):
-            prompt(taking(str)).convert({"value": given})
+            prompt(make_prompt(str)).convert({"value": given})
 
 
 def test_missing_and_unknown_arguments_are_named() -> None:
@@ -166,7 +166,7 @@ def test_an_alias_is_refused_because_texts_have_none() -> None:
 def test_variables_become_typed_keyword_arguments() -> None:
     def airport(ctx: Context, code: str, year: int, limit: int = 5) -> None: ...
 
-    parameters = address(airport, "code", "year")
+    parameters = compile_variables(airport, "code", "year")
     assert parameters.convert({"code": "BER", "year": "2024"}) == {"code": "BER", "year": 2024}
     assert parameters.injected == {"ctx": Context}
     with pytest.raises(ArgumentError, match="missing variable 'year'"):
@@ -177,7 +177,7 @@ def test_a_variable_with_several_values_is_a_list_or_joined() -> None:
     def file(path: list[str], ids: list[int], name: str, where: Path) -> None: ...
 
     given = {"path": ["a", "b"], "ids": ["1", "2"], "name": ["a", "b"], "where": ["a", "b"]}
-    assert address(file, "path", "ids", "name", "where").convert(given) == {
+    assert compile_variables(file, "path", "ids", "name", "where").convert(given) == {
         "path": ["a", "b"],
         "ids": [1, 2],
         "name": "a/b",
@@ -188,20 +188,20 @@ def test_a_variable_with_several_values_is_a_list_or_joined() -> None:
 def test_one_value_for_a_list_is_a_list_of_one() -> None:
     def file(path: list[str]) -> None: ...
 
-    assert address(file, "path").convert({"path": "a"}) == {"path": ["a"]}
+    assert compile_variables(file, "path").convert({"path": "a"}) == {"path": ["a"]}
 
 
 def test_keyword_arguments_get_the_variables_without_a_parameter() -> None:
     def file(a: int, **rest: str) -> None: ...
 
-    assert address(file, "a", "b").convert({"a": "1", "b": "2"}) == {"a": 1, "b": "2"}
+    assert compile_variables(file, "a", "b").convert({"a": "1", "b": "2"}) == {"a": 1, "b": "2"}
 
 
 def test_a_variable_without_parameter_is_refused() -> None:
     def file(path: str) -> None: ...
 
     with pytest.raises(DeclarationError, match=r"file\(\) has no parameter for the variable 'name'"):
-        address(file, "path", "name")
+        compile_variables(file, "path", "name")
 
 
 def test_a_parameter_that_is_not_a_variable_needs_a_default() -> None:
@@ -210,4 +210,4 @@ def test_a_parameter_that_is_not_a_variable_needs_a_default() -> None:
     with pytest.raises(
         DeclarationError, match=r"parameter 'size' is not a variable of the URI template; add \{size\} there"
     ):
-        address(file, "path")
+        compile_variables(file, "path")

@@ -19,18 +19,18 @@ def is_injected(annotation: Any) -> bool:
     return annotation is Context
 
 
-def compiled(fn: Any, **options: Any) -> CompiledParameters:
+def compile_function(fn: Any, **options: Any) -> CompiledParameters:
     return compile_parameters(fn, is_injected=is_injected, **options)
 
 
-def called(parameters: CompiledParameters, **arguments: Any) -> dict[str, Any]:
+def call_function(parameters: CompiledParameters, **arguments: Any) -> dict[str, Any]:
     parameters.check(arguments)
     return parameters.convert(arguments)
 
 
 def refusal(parameters: CompiledParameters, **arguments: Any) -> str:
     with pytest.raises(ArgumentError) as caught:
-        called(parameters, **arguments)
+        call_function(parameters, **arguments)
     return str(caught.value)
 
 
@@ -38,7 +38,7 @@ def test_a_function_becomes_a_closed_object_with_its_required_parameters() -> No
     def add(a: int, b: int = 1) -> int:
         return a + b
 
-    assert compiled(add).schema == {
+    assert compile_function(add).schema == {
         "type": "object",
         "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 1}},
         "required": ["a"],
@@ -49,9 +49,9 @@ def test_a_function_becomes_a_closed_object_with_its_required_parameters() -> No
 def test_a_function_without_parameters_has_an_empty_object() -> None:
     def ping() -> None: ...
 
-    parameters = compiled(ping)
+    parameters = compile_function(ping)
     assert parameters.schema == {"type": "object", "properties": {}, "additionalProperties": False}
-    assert called(parameters) == {}
+    assert call_function(parameters) == {}
     assert refusal(parameters, a=1) == "unknown argument 'a'"
 
 
@@ -65,7 +65,7 @@ def test_descriptions_come_from_the_docstring_unless_the_field_has_one() -> None
             lon: Degrees east.
         """
 
-    properties = compiled(near).schema["properties"]
+    properties = compile_function(near).schema["properties"]
     assert [properties[name]["description"] for name in ("lat", "lon", "alt")] == ["Degrees north.", "East", "Up"]
 
 
@@ -76,7 +76,7 @@ def test_generated_titles_are_removed_and_others_kept() -> None:
 
     def visit(place: Place, note: Annotated[str, Field(title="Note")]) -> None: ...
 
-    schema = compiled(visit).schema
+    schema = compile_function(visit).schema
     assert "title" not in schema["$defs"]["Place"]
     assert "title" not in schema["$defs"]["Place"]["properties"]["name"]
     assert schema["properties"]["note"]["title"] == "Note"
@@ -90,7 +90,7 @@ def test_injected_parameters_are_listed_and_not_described() -> None:
         third: Context | None = None,
     ) -> None: ...
 
-    parameters = compiled(tool)
+    parameters = compile_function(tool)
     assert list(parameters.schema["properties"]) == ["a"]
     assert parameters.injected == {"ctx": Context, "other": Context, "third": Context}
     assert refusal(parameters, a=1, ctx=2) == "unknown argument 'ctx'"
@@ -110,7 +110,7 @@ def test_injection_metadata_inside_annotated_is_passed_unchanged() -> None:
 def test_skipped_names_are_neither_described_nor_injected() -> None:
     def tool(a: int, code: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
-    parameters = compiled(tool, skip={"code"})
+    parameters = compile_function(tool, skip={"code"})
     assert list(parameters.schema["properties"]) == ["a"]
     assert parameters.injected == {}
 
@@ -122,35 +122,35 @@ def test_a_parameter_that_may_be_none_accepts_null(subtests: pytest.Subtests) ->
             def tool(limit: Any = None) -> None: ...
 
             tool.__annotations__["limit"] = annotation
-            parameters = compiled(tool)
+            parameters = compile_function(tool)
             assert parameters.schema["properties"]["limit"] == {
                 "anyOf": [{"type": "integer"}, {"type": "null"}],
                 "default": None,
             }
-            assert called(parameters, limit=None) == {"limit": None}
-            assert called(parameters) == {}
+            assert call_function(parameters, limit=None) == {"limit": None}
+            assert call_function(parameters) == {}
 
 
 def test_none_as_default_makes_a_parameter_nullable() -> None:
     def tool(limit: Annotated[int, Field(ge=1)] = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013
 
-    parameters = compiled(tool)
-    assert called(parameters, limit=None) == {"limit": None}
+    parameters = compile_function(tool)
+    assert call_function(parameters, limit=None) == {"limit": None}
     assert refusal(parameters, limit=0) == "limit: 0 is less than the minimum of 1"
 
 
 def test_an_absent_argument_uses_the_default_of_the_function() -> None:
     def tool(a: int = 1, b: list[int] = [2]) -> None: ...  # noqa: B006
 
-    parameters = compiled(tool)
-    assert called(parameters, a=5) == {"a": 5}
+    parameters = compile_function(tool)
+    assert call_function(parameters, a=5) == {"a": 5}
     assert parameters.schema["properties"]["b"]["default"] == [2]
 
 
 def test_a_default_without_json_form_is_not_in_the_schema() -> None:
     def tool(a: int = object(), b: int = "five", c: Any = print) -> None: ...  # type: ignore[assignment]
 
-    assert not any("default" in entry for entry in compiled(tool).schema["properties"].values())
+    assert not any("default" in entry for entry in compile_function(tool).schema["properties"].values())
 
 
 def test_a_field_as_default_has_rules_description_and_default() -> None:
@@ -160,7 +160,7 @@ def test_a_field_as_default_has_rules_description_and_default() -> None:
         q: str = Field(),
     ) -> None: ...
 
-    parameters = compiled(tool)
+    parameters = compile_function(tool)
     assert parameters.schema["properties"]["limit"] == {
         "type": "integer",
         "minimum": 1,
@@ -168,7 +168,7 @@ def test_a_field_as_default_has_rules_description_and_default() -> None:
         "description": "How many",
     }
     assert parameters.schema["required"] == ["q"]
-    assert called(parameters, q="x") == {"limit": 5, "tags": [], "q": "x"}
+    assert call_function(parameters, q="x") == {"limit": 5, "tags": [], "q": "x"}
 
 
 def test_the_alias_is_the_name_for_callers() -> None:
@@ -179,15 +179,15 @@ def test_the_alias_is_the_name_for_callers() -> None:
             page_size: Rows.
         """
 
-    parameters = compiled(tool)
+    parameters = compile_function(tool)
     assert parameters.schema["properties"] == {"pageSize": {"type": "integer", "default": 5, "description": "Rows."}}
-    assert called(parameters, pageSize=7) == {"page_size": 7}
+    assert call_function(parameters, pageSize=7) == {"page_size": 7}
 
 
 def test_a_parameter_without_annotation_accepts_any_value() -> None:
     def tool(value) -> None: ...  # type: ignore[no-untyped-def]
 
-    assert called(compiled(tool), value={"a": [None]}) == {"value": {"a": [None]}}
+    assert call_function(compile_function(tool), value={"a": [None]}) == {"value": {"a": [None]}}
 
 
 def test_methods_partials_classes_and_callable_objects_have_signatures() -> None:
@@ -210,13 +210,15 @@ def test_methods_partials_classes_and_callable_objects_have_signatures() -> None
     def two(b: str, a: int) -> None: ...
 
     handlers = [Service().method, Service.of_class, Service.static, Service(), Made, functools.partial(two, "x")]
-    assert [compiled(fn).schema["properties"] for fn in handlers] == [{"a": {"type": "integer"}}] * len(handlers)
+    assert [compile_function(fn).schema["properties"] for fn in handlers] == [{"a": {"type": "integer"}}] * len(
+        handlers
+    )
 
 
 def test_arguments_bound_by_a_partial_cannot_be_overridden() -> None:
     def tool(a: int, user: str = "anonymous") -> None: ...
 
-    parameters = compiled(functools.partial(tool, user="admin"))
+    parameters = compile_function(functools.partial(tool, user="admin"))
     assert list(parameters.schema["properties"]) == ["a"]
 
 
@@ -231,33 +233,33 @@ def test_a_decorated_function_keeps_its_signature() -> None:
     @logged
     def tool(a: int) -> None: ...
 
-    assert list(compiled(tool).schema["properties"]) == ["a"]
+    assert list(compile_function(tool).schema["properties"]) == ["a"]
 
 
 def test_variadic_positional_arguments_are_refused() -> None:
     def tool(*values: int) -> None: ...
 
     with pytest.raises(DeclarationError, match=r"tool\(\) takes \*values, .* one by one"):
-        compiled(tool)
+        compile_function(tool)
 
 
 def test_variadic_keyword_arguments_need_a_handwritten_schema() -> None:
     def tool(**values: int) -> None: ...
 
     with pytest.raises(DeclarationError, match=r"takes \*\*kwargs.*give input_schema"):
-        compiled(tool)
+        compile_function(tool)
 
 
 def test_positional_only_is_refused() -> None:
     def tool(a: int, /) -> None: ...
 
     with pytest.raises(DeclarationError, match=r"parameter 'a' is positional-only.*remove the '/'"):
-        compiled(tool)
+        compile_function(tool)
 
 
 def test_a_callable_without_a_readable_signature_is_refused() -> None:
     with pytest.raises(DeclarationError, match="has no readable signature; wrap it"):
-        compiled(int)
+        compile_function(int)
 
 
 def test_a_type_without_json_form_is_refused_by_parameter_name() -> None:
@@ -267,14 +269,14 @@ def test_a_type_without_json_form_is_refused_by_parameter_name() -> None:
     def tool(a: int, s: list[Socket]) -> None: ...
 
     with pytest.raises(DeclarationError, match=r"tool\(\): parameter 's': the type .*Socket.* has no JSON form; use"):
-        compiled(tool)
+        compile_function(tool)
 
 
 def test_an_invalid_pattern_is_refused() -> None:
     def tool(a: Annotated[str, Field(pattern="[")]) -> None: ...
 
     with pytest.raises(DeclarationError, match="parameter 'a'"):
-        compiled(tool)
+        compile_function(tool)
 
 
 def test_nested_types_have_their_descriptions_and_refuse_unknown_keys() -> None:
@@ -286,7 +288,7 @@ def test_nested_types_have_their_descriptions_and_refuse_unknown_keys() -> None:
 
     def tool(filter: Filter) -> None: ...
 
-    parameters = compiled(tool)
+    parameters = compile_function(tool)
     assert parameters.schema["$defs"]["Filter"]["description"] == "How to narrow."
     assert refusal(parameters, filter={"limt": 1}) == "filter: unknown key 'limt'; did you mean 'limit'?"
 
@@ -295,7 +297,7 @@ def test_results_of_convert_are_new_objects() -> None:
     def tool(values: list[int]) -> None: ...
 
     given = {"values": [1]}
-    converted = compiled(tool).convert(given)
+    converted = compile_function(tool).convert(given)
     assert converted == given
     assert converted is not given
     assert converted["values"] is not given["values"]
@@ -308,7 +310,7 @@ def test_lazy_descriptions_become_text() -> None:
 
     def tool(a: Annotated[int, Field(description=Lazy())]) -> None: ...  # type: ignore[arg-type]
 
-    assert compiled(tool).schema["properties"]["a"]["description"] == "Degrees"
+    assert compile_function(tool).schema["properties"]["a"]["description"] == "Degrees"
 
 
 def header(name: Any) -> Any:
@@ -318,15 +320,18 @@ def header(name: Any) -> Any:
 def test_a_mirrored_argument_is_found_with_its_path() -> None:
     def tool(region: Annotated[str, header("Region")], dry: Annotated[bool, header("Dry-Run")] = False) -> None: ...
 
-    assert compiled(tool).header_params == ((("dry",), b"mcp-param-dry-run"), (("region",), b"mcp-param-region"))
+    assert compile_function(tool).header_params == (
+        (("dry",), b"mcp-param-dry-run"),
+        (("region",), b"mcp-param-region"),
+    )
 
 
 def test_a_mirrored_optional_argument_has_one_plain_type() -> None:
     def tool(region: Annotated[str | None, header("Region")] = None) -> None: ...
 
-    parameters = compiled(tool)
+    parameters = compile_function(tool)
     assert parameters.schema["properties"]["region"] == {"type": "string", "x-mcp-header": "Region"}
-    assert called(parameters) == {}
+    assert call_function(parameters) == {}
 
 
 def test_a_mirrored_choice_is_described_in_place() -> None:
@@ -335,7 +340,7 @@ def test_a_mirrored_choice_is_described_in_place() -> None:
 
     def tool(zone: Annotated[Zone, header("Zone")] = Zone.NORTH) -> None: ...
 
-    assert compiled(tool).schema["properties"]["zone"] == {
+    assert compile_function(tool).schema["properties"]["zone"] == {
         "enum": ["north"],
         "type": "string",
         "x-mcp-header": "Zone",
@@ -346,13 +351,13 @@ def test_a_mirrored_choice_is_described_in_place() -> None:
 def test_a_mirrored_optional_argument_keeps_its_default() -> None:
     def tool(region: Annotated[str | None, header("Region")] = "eu") -> None: ...
 
-    assert compiled(tool).schema["properties"]["region"]["default"] == "eu"
+    assert compile_function(tool).schema["properties"]["region"]["default"] == "eu"
 
 
 def test_a_mirrored_integer_is_limited_to_exact_values() -> None:
     def tool(shard: Annotated[int, header("Shard")]) -> None: ...
 
-    assert "shard: " in refusal(compiled(tool), shard=2**53)
+    assert "shard: " in refusal(compile_function(tool), shard=2**53)
 
 
 def test_a_mirrored_name_that_is_not_a_token_is_refused(subtests: pytest.Subtests) -> None:
@@ -362,14 +367,14 @@ def test_a_mirrored_name_that_is_not_a_token_is_refused(subtests: pytest.Subtest
             def tool(region: Annotated[str, header(name)]) -> None: ...
 
             with pytest.raises(DeclarationError, match="'region' must be a header token"):
-                compiled(tool)
+                compile_function(tool)
 
 
 def test_mirrored_names_must_differ_in_more_than_case() -> None:
     def tool(a: Annotated[str, header("Region")], b: Annotated[str, header("REGION")]) -> None: ...
 
     with pytest.raises(DeclarationError, match="must differ in more than case"):
-        compiled(tool)
+        compile_function(tool)
 
 
 def test_only_text_integers_and_booleans_are_mirrored(subtests: pytest.Subtests) -> None:
@@ -380,7 +385,7 @@ def test_only_text_integers_and_booleans_are_mirrored(subtests: pytest.Subtests)
 
             tool.__annotations__["a"] = Annotated[annotation, header("A")]
             with pytest.raises(DeclarationError, match="needs a property of type integer, string or boolean"):
-                compiled(tool)
+                compile_function(tool)
 
 
 def test_a_mirrored_field_inside_a_referenced_type_is_refused() -> None:
@@ -391,4 +396,4 @@ def test_a_mirrored_field_inside_a_referenced_type_is_refused() -> None:
     def tool(place: Place) -> None: ...
 
     with pytest.raises(DeclarationError, match="is not on a property reached through 'properties' alone"):
-        compiled(tool)
+        compile_function(tool)

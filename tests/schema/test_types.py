@@ -152,14 +152,14 @@ CASES: list[tuple[Any, Any, Any]] = [
 ]  # fmt: skip
 
 
-def taking(annotation: Any) -> Callable[..., None]:
+def make_tool(annotation: Any) -> Callable[..., None]:
     def tool(value: Any) -> None: ...
 
     tool.__annotations__["value"] = annotation
     return tool
 
 
-def giving(annotation: Any) -> Callable[..., None]:
+def make_returning_tool(annotation: Any) -> Callable[..., None]:
     def tool() -> None: ...
 
     tool.__annotations__["return"] = annotation
@@ -177,7 +177,7 @@ def nothing(annotation: Any) -> bool:
 def test_a_value_is_converted_to_the_annotated_type(subtests: pytest.Subtests) -> None:
     for annotation, given, expected in CASES:
         with subtests.test(annotation=annotation, given=given, expected=expected):
-            parameters = compile_parameters(taking(annotation), is_injected=nothing)
+            parameters = compile_parameters(make_tool(annotation), is_injected=nothing)
             parameters.check({"value": given})
             value = parameters.convert({"value": given})["value"]
             assert value == expected
@@ -187,10 +187,10 @@ def test_a_value_is_converted_to_the_annotated_type(subtests: pytest.Subtests) -
 def test_generated_schemas_are_valid_in_their_dialect(subtests: pytest.Subtests) -> None:
     for annotation in {str(case[0]): case[0] for case in CASES}.values():
         with subtests.test(annotation=annotation):
-            parameters = compile_parameters(taking(annotation), is_injected=nothing)
+            parameters = compile_parameters(make_tool(annotation), is_injected=nothing)
             assert parameters.schema["type"] == "object"
             jsonschema_rs.meta.validate(parameters.schema)
-            output = compile_output(giving(annotation), is_content=nothing)
+            output = compile_output(make_returning_tool(annotation), is_content=nothing)
             if output is not None:
                 assert output.schema["type"] == "object"
                 jsonschema_rs.meta.validate(output.schema)
@@ -199,7 +199,7 @@ def test_generated_schemas_are_valid_in_their_dialect(subtests: pytest.Subtests)
 def test_a_converted_value_can_be_returned(subtests: pytest.Subtests) -> None:
     for annotation, given, expected in CASES:
         with subtests.test(annotation=annotation, given=given, expected=expected):
-            output = compile_output(giving(annotation), is_content=nothing)
+            output = compile_output(make_returning_tool(annotation), is_content=nothing)
             if output is not None:
                 structured = output.to_structured(expected)
                 jsonschema_rs.validator_for(output.schema).validate(structured)
@@ -236,7 +236,7 @@ def test_a_value_of_another_type_is_refused_by_the_schema(subtests: pytest.Subte
     ]
     for annotation, given in cases:
         with subtests.test(annotation=annotation, given=given):
-            parameters = compile_parameters(taking(annotation), is_injected=nothing)
+            parameters = compile_parameters(make_tool(annotation), is_injected=nothing)
             with pytest.raises(ArgumentError, match=r"^value"):
                 parameters.check({"value": given})
 
@@ -252,7 +252,7 @@ def test_invalid_values_that_fit_the_schema_are_refused_by_conversion(subtests: 
     ]
     for annotation, given, text in cases:
         with subtests.test(annotation=annotation, given=given, text=text):
-            parameters = compile_parameters(taking(annotation), is_injected=nothing)
+            parameters = compile_parameters(make_tool(annotation), is_injected=nothing)
             parameters.check({"value": given})
             with pytest.raises(ArgumentError, match=text):
                 parameters.convert({"value": given})
@@ -262,7 +262,7 @@ def test_an_inexact_integer_is_refused(subtests: pytest.Subtests) -> None:
     for given in [2**63, 2**64 - 1, float(2**53), 1e17, 1e300]:
         for annotation in [int, Annotated[int, Field(gt=0)], Optional[int], int | str]:
             with subtests.test(given=given, annotation=annotation):
-                parameters = compile_parameters(taking(annotation), is_injected=nothing)
+                parameters = compile_parameters(make_tool(annotation), is_injected=nothing)
                 parameters.check({"value": given})
                 with pytest.raises(ArgumentError, match=r"value: .* must be an exact integer of at most 64 bits"):
                     parameters.convert({"value": given})
@@ -280,7 +280,7 @@ def test_integers_are_exact_inside_every_type(subtests: pytest.Subtests) -> None
     ]
     for annotation, wrap in cases:
         with subtests.test(annotation=annotation, wrap=wrap):
-            parameters = compile_parameters(taking(annotation), is_injected=nothing)
+            parameters = compile_parameters(make_tool(annotation), is_injected=nothing)
             parameters.convert({"value": wrap(2**63 - 1)})
             for given in (2**63, float(2**60)):
                 with pytest.raises(ArgumentError, match="exact integer"):
@@ -288,7 +288,7 @@ def test_integers_are_exact_inside_every_type(subtests: pytest.Subtests) -> None
 
 
 def test_large_floats_are_floats() -> None:
-    assert compile_parameters(taking(float), is_injected=nothing).convert({"value": 1e300}) == {"value": 1e300}
+    assert compile_parameters(make_tool(float), is_injected=nothing).convert({"value": 1e300}) == {"value": 1e300}
 
 
 def test_types_are_described_once_and_referenced() -> None:
@@ -300,7 +300,7 @@ def test_types_are_described_once_and_referenced() -> None:
 
 
 def test_a_struct_keeps_the_description_of_its_parameter() -> None:
-    schema = compile_parameters(taking(Annotated[Shape, Field(description="Which")]), is_injected=nothing).schema
+    schema = compile_parameters(make_tool(Annotated[Shape, Field(description="Which")]), is_injected=nothing).schema
     assert schema["properties"]["value"] == {"$ref": "#/$defs/Shape", "description": "Which"}
 
 

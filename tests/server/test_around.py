@@ -71,7 +71,7 @@ class AsyncClass:
         LOG.append(f"out of {self.name}")
 
 
-def served(*around: Any, **options: Any) -> Any:
+def make_wrapped_server(*around: Any, **options: Any) -> Any:
     server = make_server(options={"around": around, **options})
 
     @server.tool
@@ -103,13 +103,13 @@ def served(*around: Any, **options: Any) -> Any:
     ],
 )
 async def test_a_function_may_be_of_many_kinds(function: Any, name: str, tool: str) -> None:
-    assert await PipelineClient(served(function)).text(tool) == "done"
+    assert await PipelineClient(make_wrapped_server(function)).text(tool) == "done"
     assert [f"in {name}", "work", f"out of {name}"] == LOG
 
 
 async def test_the_first_manager_is_the_outermost_for_every_kind() -> None:
     around = (async_manager, plain_manager, PlainClass, AsyncClass, plain_generator)
-    assert await PipelineClient(served(*around)).text("work") == "done"
+    assert await PipelineClient(make_wrapped_server(*around)).text("work") == "done"
     names = ["async_generator", "plain_generator", "PlainClass", "AsyncClass", "plain_generator"]
     assert [*(f"in {name}" for name in names), "work", *(f"out of {name}" for name in reversed(names))] == LOG
 
@@ -155,13 +155,13 @@ async def test_an_exception_of_a_manager_is_handled_as_one_of_the_handler(proble
         raise problem
 
     for function in (refuse, refuse_async):
-        result = await PipelineClient(served(function)).call("work")
+        result = await PipelineClient(make_wrapped_server(function)).call("work")
         assert (result["isError"], result["content"][0]["text"]) == (True, text)
     assert LOG == []
 
 
 async def test_a_function_without_a_manager_is_a_bug(caplog: pytest.LogCaptureFixture) -> None:
-    result = await PipelineClient(served(lambda ctx: None)).call("work")
+    result = await PipelineClient(make_wrapped_server(lambda ctx: None)).call("work")
     assert result["isError"] is True
     assert "AROUND" not in result["content"][0]["text"]
     assert "returned NoneType; decorate it with contextlib.contextmanager" in caplog.text

@@ -14,7 +14,7 @@ from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, ma
 ERAS = [HANDSHAKE, STATELESS]
 
 
-def asking(handler: Any, version: str = STATELESS, answer: Any = None, **limits: Any) -> PipelineClient:
+def make_asking_client(handler: Any, version: str = STATELESS, answer: Any = None, **limits: Any) -> PipelineClient:
     """A peer of a server whose tool `ask` is this handler."""
     server = make_server(options={"conversation_limits": ConversationLimits(**limits)})
     server.tool(handler, name="ask")
@@ -41,7 +41,7 @@ async def test_the_same_question_asked_twice_is_two_questions(version: str) -> N
         first, second = await ctx.elicit("How many?", int), await ctx.elicit("How many?", int)
         return f"{first.data} {second.data}"
 
-    peer = asking(handler, version, lambda *_: accept(value=next(values)))
+    peer = make_asking_client(handler, version, lambda *_: accept(value=next(values)))
     assert await peer.text("ask") == "1 2"
 
 
@@ -60,7 +60,7 @@ async def test_a_question_whose_text_changed_is_asked_again() -> None:
         asked.append(params["message"])
         return accept(value=True)
 
-    assert await asking(handler, answer=answer).text("ask") == "paid 12: True"
+    assert await make_asking_client(handler, answer=answer).text("ask") == "paid 12: True"
     assert asked == ["Pay 10?", "Pay 12?"]
 
 
@@ -75,7 +75,7 @@ async def test_an_answer_that_a_round_did_not_use_is_kept() -> None:
         return f"{answer.data} after {len(runs)}"
 
     answer = by_message(main="yes", extra=True)
-    assert await asking(handler, answer=answer).text("ask") == "yes after 3"
+    assert await make_asking_client(handler, answer=answer).text("ask") == "yes after 3"
     assert answer.asked == ["main?", "extra?"]
 
 
@@ -83,7 +83,7 @@ async def test_keys_name_questions_on_the_wire() -> None:
     async def handler(ctx: Context) -> None:
         await ctx.gather(ctx.elicit("a?", bool, key="mine"), ctx.elicit("b?", bool, key="mine"), ctx.elicit("c?", bool))
 
-    requests = (await asking(handler).call("ask"))["inputRequests"]
+    requests = (await make_asking_client(handler).call("ask"))["inputRequests"]
     assert list(requests)[:2] == ["mine", "mine-2"]
     assert list(requests)[2].startswith("elicitation-")
 
@@ -102,7 +102,7 @@ async def test_gather_returns_answers_in_the_order_of_its_branches(version: str)
         found = await ctx.gather(later(ctx), plain(), ctx.elicit("c?", str))
         return [found[0], found[1], found[2].data]
 
-    peer = asking(handler, version, by_message(a="1", b="2", c="3"))
+    peer = make_asking_client(handler, version, by_message(a="1", b="2", c="3"))
     assert (await peer.call("ask"))["structuredContent"] == {"result": ["12", "plain", "3"]}
     assert peer.rounds == (2 if version == STATELESS else 0)
 
@@ -119,7 +119,7 @@ async def test_a_real_error_of_a_branch_wins_over_questions(version: str) -> Non
         await ctx.gather(bug(), ctx.elicit("a?", str), fail())
 
     with pytest.raises(InvalidParams, match="no"):
-        await asking(handler, version, by_message(a="1")).call("ask")
+        await make_asking_client(handler, version, by_message(a="1")).call("ask")
 
 
 async def test_gather_without_questions_raises_the_first_error_by_rank() -> None:
@@ -147,7 +147,7 @@ async def test_once_converts_values_to_json_in_both_eras(version: str) -> None:
     async def handler(ctx: Context) -> str:
         return repr(await ctx.run_once("k", lambda: (1, {"a": {2}})))
 
-    assert await asking(handler, version).text("ask") == "[1, {'a': [2]}]"
+    assert await make_asking_client(handler, version).text("ask") == "[1, {'a': [2]}]"
 
 
 @pytest.mark.parametrize("version", ERAS)
@@ -162,7 +162,7 @@ async def test_once_takes_a_plain_and_an_async_function(version: str) -> None:
             await ctx.run_once("c", lambda: one()),
         ]
 
-    assert await asking(handler, version).text("ask") == "[1,2,1]"
+    assert await make_asking_client(handler, version).text("ask") == "[1,2,1]"
 
 
 @pytest.mark.parametrize("version", ERAS)
@@ -172,7 +172,7 @@ async def test_once_without_a_question_runs_once_and_ends_the_call(version: str)
     async def handler(ctx: Context) -> None:
         await ctx.run_once("a", lambda: runs.append(1))
 
-    peer = asking(handler, version)
+    peer = make_asking_client(handler, version)
     await peer.call("ask")
     await peer.call("ask")
     assert (len(runs), peer.rounds) == (2, 0)
@@ -186,7 +186,7 @@ async def test_once_is_replayed_for_none() -> None:
         await ctx.elicit("b?", bool)
         return repr(nothing)
 
-    assert await asking(handler, answer=by_message(b=True)).text("ask") == "None"
+    assert await make_asking_client(handler, answer=by_message(b=True)).text("ask") == "None"
     assert runs == [1]
 
 
@@ -204,7 +204,7 @@ async def test_the_handler_is_replaying_until_the_first_unrecorded_event() -> No
         await ctx.elicit("b?", bool)
         here.append(ctx.replaying)
 
-    await asking(handler, answer=by_message(a=True, b=True)).call("ask")
+    await make_asking_client(handler, answer=by_message(a=True, b=True)).call("ask")
     assert seen == [[False], [True, False, False], [True, True, True, False]]
 
 
@@ -217,7 +217,7 @@ async def test_events_of_a_conversation_are_limited(limits: dict[str, int], text
         for number in range(10):
             await ctx.elicit(f"{number}?", bool)
 
-    peer = asking(handler, answer=lambda *_: accept(value=True), **limits)
+    peer = make_asking_client(handler, answer=lambda *_: accept(value=True), **limits)
     assert text in await peer.error("ask")
 
 
@@ -229,7 +229,7 @@ async def test_a_handler_may_catch_the_error_of_an_unsupported_question() -> Non
             return f"default, for want of {list(problem.data['requiredCapabilities'])}"
         return "asked"
 
-    peer = asking(handler)
+    peer = make_asking_client(handler)
     peer.capabilities = {}
     assert await peer.text("ask") == "default, for want of ['elicitation']"
 
@@ -243,7 +243,7 @@ async def test_except_exception_does_not_swallow_a_question(version: str) -> Non
             return "swallowed"
         return f"{answer.data}"
 
-    assert await asking(handler, version, by_message(a="asked")).text("ask") == "asked"
+    assert await make_asking_client(handler, version, by_message(a="asked")).text("ask") == "asked"
 
 
 @pytest.mark.parametrize("version", ERAS)
@@ -323,6 +323,6 @@ async def test_a_question_shows_no_hidden_character_and_keeps_its_lines(version:
         await ctx.elicit_url("Pay\u202e here", "https://pay.example/")
         return given.action
 
-    assert await asking(handler, version, answer).text("ask") == "accept"
+    assert await make_asking_client(handler, version, answer).text("ask") == "accept"
     assert [params["message"] for params in asked] == ["Delete invoice?\nIt is final.", "Pay here"]
     assert asked[0]["requestedSchema"]["properties"]["size"]["title"] == "Size of it"

@@ -19,7 +19,7 @@ def method() -> str | None:
     return None if call is None else f"{call.method} {call.params.get('name')}"
 
 
-def made(found: list[Any]) -> Server:
+def make_recording_server(found: list[Any]) -> Server:
     server = make_server()
 
     @server.tool
@@ -57,28 +57,28 @@ async def test_there_is_no_current_call_outside_of_a_call() -> None:
 
 async def test_code_of_a_handler_finds_the_current_call() -> None:
     found: list[Any] = []
-    await PipelineClient(made(found)).call("outer")
-    await PipelineClient(made(found), version=HANDSHAKE).call("inner")
+    await PipelineClient(make_recording_server(found)).call("outer")
+    await PipelineClient(make_recording_server(found), version=HANDSHAKE).call("inner")
     assert found == ["tools/call outer", "tools/call inner"]
     assert current_call() is None
 
 
 async def test_tasks_and_threads_of_asyncio_and_asgiref_find_the_current_call() -> None:
     found: list[Any] = []
-    await PipelineClient(made(found)).call("everywhere")
+    await PipelineClient(make_recording_server(found)).call("everywhere")
     # A bare thread has no context variables of its starter's.
     assert found == ["tools/call everywhere"] * 3 + [None]
 
 
 async def test_a_nested_call_is_the_current_one_until_it_ends() -> None:
     found: list[Any] = []
-    await PipelineClient(made(found)).call("nested")
+    await PipelineClient(make_recording_server(found)).call("nested")
     assert found == ["tools/call nested", "tools/call outer", "tools/call nested"]
 
 
 async def test_concurrent_calls_have_separate_current_calls() -> None:
     found: list[Any] = []
-    server = made(found)
+    server = make_recording_server(found)
     peers = [PipelineClient(server) for _ in range(20)]
     await asyncio.gather(*(peer.call("outer" if n % 2 else "inner") for n, peer in enumerate(peers)))
     assert sorted(found) == ["tools/call inner"] * 10 + ["tools/call outer"] * 10

@@ -28,7 +28,7 @@ class Refused(MCPError):
     code = -32001
 
 
-def failing(problem: BaseException, **options: Any) -> PipelineClient:
+def make_failing_client(problem: BaseException, **options: Any) -> PipelineClient:
     """A peer of a server where everything ends like this."""
     server = make_server(options=options)
 
@@ -79,16 +79,16 @@ async def test_errors_for_the_model_are_tool_errors() -> None:
         (ObjectDoesNotExist(), "Not found"),
     ]
     expected = [(tool, text) for _, text in cases for tool in TOOLS]
-    found = [(tool, await failing(problem).error(tool)) for problem, _ in cases for tool in TOOLS]
+    found = [(tool, await make_failing_client(problem).error(tool)) for problem, _ in cases for tool in TOOLS]
     assert found == expected
 
 
 async def test_a_tool_error_has_its_meta() -> None:
     for tool in TOOLS:
-        result = await failing(ToolError("no", meta={"example/code": 7})).call(tool)
+        result = await make_failing_client(ToolError("no", meta={"example/code": 7})).call(tool)
         assert (result["isError"], result["_meta"]["example/code"]) == (True, 7), tool
-        assert "example/code" not in (await failing(ToolError("no")).call(tool)).get("_meta", {}), tool
-        result = await failing(ValidationError({"name": ["is taken"]})).call(tool)
+        assert "example/code" not in (await make_failing_client(ToolError("no")).call(tool)).get("_meta", {}), tool
+        result = await make_failing_client(ValidationError({"name": ["is taken"]})).call(tool)
         assert result["_meta"]["mcp-django/errors"] == {"name": ["is taken"]}, tool
 
 
@@ -98,7 +98,9 @@ PAGES = URLElicitationRequired(
 
 
 async def test_required_urls_are_an_error_where_revision_and_client_support_it() -> None:
-    peer = PipelineClient(failing(PAGES).server, version="2025-11-25", capabilities={"elicitation": {"url": {}}})
+    peer = PipelineClient(
+        make_failing_client(PAGES).server, version="2025-11-25", capabilities={"elicitation": {"url": {}}}
+    )
     for method, params in [("tools/call", {"name": "coroutine"}), *ELSEWHERE]:
         with pytest.raises(URLElicitationRequired):
             await peer.request(method, params)
@@ -110,7 +112,7 @@ async def test_required_urls_are_text_for_other_revisions_and_clients() -> None:
         ("2025-06-18", {"elicitation": {"url": {}}}),
         ("2026-07-28", {"elicitation": {"url": {}}}),
     ]:
-        peer = PipelineClient(failing(PAGES).server, version=version, capabilities=capabilities)
+        peer = PipelineClient(make_failing_client(PAGES).server, version=version, capabilities=capabilities)
         assert "Link your account: https://pay.example/link" in await peer.error("coroutine"), version
         with pytest.raises(InternalError, match=r"https://pay\.example/link"):
             await peer.request("prompts/get", {"name": "prompt"})
@@ -124,7 +126,7 @@ async def test_a_bug_of_a_tool_is_reported_by_reference_only(caplog: pytest.LogC
     for kind in (RuntimeError, SystemExit, asyncio.CancelledError, Stop):
         for tool in ("coroutine", "guarded"):
             caplog.clear()
-            text = await failing(kind("secret")).error(tool)
+            text = await make_failing_client(kind("secret")).error(tool)
             assert re.fullmatch(REFERENCE, text), (kind, tool)
             assert text.split()[-1].rstrip(")") in caplog.text, (kind, tool)
             assert f"tool {tool!r}" in caplog.text, kind
@@ -134,13 +136,13 @@ async def test_a_bug_outside_of_tools_is_an_internal_error_with_a_reference(capl
     for method, params in ELSEWHERE:
         caplog.clear()
         with pytest.raises(InternalError, match=REFERENCE) as caught:
-            await failing(RuntimeError("secret")).request(method, params)
+            await make_failing_client(RuntimeError("secret")).request(method, params)
         assert caught.value.message.split()[-1].rstrip(")") in caplog.text, method
         assert "secret" in caplog.text, method
 
 
 async def test_the_text_of_a_bug_is_sent_only_with_the_setting() -> None:
-    peer = failing(RuntimeError("the reason"), expose_errors=True)
+    peer = make_failing_client(RuntimeError("the reason"), expose_errors=True)
     assert (await peer.error("coroutine")).endswith("RuntimeError: the reason")
     with pytest.raises(InternalError, match="RuntimeError: the reason"):
         await peer.request("prompts/get", {"name": "prompt"})
@@ -149,35 +151,35 @@ async def test_the_text_of_a_bug_is_sent_only_with_the_setting() -> None:
 async def test_a_protocol_error_of_a_tool_is_a_protocol_error() -> None:
     for tool in TOOLS:
         with pytest.raises(Refused, match="no"):
-            await failing(Refused("no")).call(tool)
+            await make_failing_client(Refused("no")).call(tool)
 
 
 async def test_errors_for_the_model_are_protocol_errors_outside_of_tools() -> None:
     for method, params in ELSEWHERE:
         with pytest.raises(Refused):
-            await failing(Refused("no")).request(method, params)
+            await make_failing_client(Refused("no")).request(method, params)
         for problem in (ToolError("for readers"), PermissionDenied("for readers")):
             with pytest.raises(InternalError, match=r"^for readers$"):
-                await failing(problem).request(method, params)
+                await make_failing_client(problem).request(method, params)
 
 
 async def test_a_resource_whose_row_does_not_exist_is_not_found() -> None:
     for problem in (Book.DoesNotExist("Book matching query does not exist."), Http404("gone")):
         with pytest.raises(ResourceNotFound):
-            await failing(problem).request("resources/read", {"uri": "test://x"})
+            await make_failing_client(problem).request("resources/read", {"uri": "test://x"})
         with pytest.raises(InternalError):
-            await failing(problem).request("prompts/get", {"name": "prompt"})
+            await make_failing_client(problem).request("prompts/get", {"name": "prompt"})
 
 
 async def test_overload_is_not_translated() -> None:
     for name in TOOLS:
         with pytest.raises(Overloaded):
-            await failing(Overloaded("full")).call(name)
+            await make_failing_client(Overloaded("full")).call(name)
 
 
 async def test_a_database_failure_is_an_overload_outside_of_tools(caplog: pytest.LogCaptureFixture) -> None:
     """A tool may have had effects, so its client is not asked to repeat it."""
-    client = failing(OperationalError("the host db.internal is down"))
+    client = make_failing_client(OperationalError("the host db.internal is down"))
     server = client.server
     server.bind(replace(server.ports, report_unavailability=report_database_failure))
     for method, params in ELSEWHERE:
@@ -228,7 +230,7 @@ async def test_a_result_that_violates_the_output_schema_is_a_bug(caplog: pytest.
     assert "secret" not in text
 
 
-def slow(**options: Any) -> tuple[PipelineClient, list[str]]:
+def make_slow_client(**options: Any) -> tuple[PipelineClient, list[str]]:
     """A peer of a server where everything waits for ever, and a record of cancellations."""
     server, log = make_server(options=options), []
 
@@ -252,7 +254,7 @@ def slow(**options: Any) -> tuple[PipelineClient, list[str]]:
     return PipelineClient(server), log
 
 
-async def after(seconds: float, clock: Clock, call: Coroutine[Any, Any, Any]) -> Any:
+async def run_past_limit(seconds: float, clock: Clock, call: Coroutine[Any, Any, Any]) -> Any:
     """Advance the clock while a call runs that only its time limit ends. Return its result."""
     task = asyncio.ensure_future(call)
     await clock.advance(seconds - 0.001)
@@ -263,23 +265,27 @@ async def after(seconds: float, clock: Clock, call: Coroutine[Any, Any, Any]) ->
 
 
 async def test_a_tool_over_its_timeout_is_stopped_with_an_error_that_names_the_limit(clock: Clock) -> None:
-    peer, log = slow(timeout=3)
-    assert await after(2, clock, peer.error("own")) == "The tool took longer than 2 seconds and was stopped"
-    assert await after(3, clock, peer.error("default")) == "The tool took longer than 3 seconds and was stopped"
+    peer, log = make_slow_client(timeout=3)
+    assert await run_past_limit(2, clock, peer.error("own")) == "The tool took longer than 2 seconds and was stopped"
+    assert (
+        await run_past_limit(3, clock, peer.error("default")) == "The tool took longer than 3 seconds and was stopped"
+    )
     assert log == ["cancelled"] * 2
 
 
 async def test_other_handlers_over_their_timeout_are_an_internal_error_with_the_limit(clock: Clock) -> None:
-    peer, log = slow()
+    peer, log = make_slow_client()
     for method, params in ELSEWHERE:
         with pytest.raises(InternalError, match="took longer than 2 seconds"):
-            await after(2, clock, peer.request(method, params))
+            await run_past_limit(2, clock, peer.request(method, params))
     assert log == ["cancelled"] * len(ELSEWHERE)
 
 
 async def test_a_timeout_error_of_the_handler_is_a_bug() -> None:
     for options in ({}, {"timeout": 10}):
-        assert (await failing(TimeoutError("secret"), **options).error("coroutine")).startswith("Internal error")
+        assert (await make_failing_client(TimeoutError("secret"), **options).error("coroutine")).startswith(
+            "Internal error"
+        )
 
 
 async def test_the_timeout_covers_guards_and_interceptors(clock: Clock) -> None:
@@ -293,7 +299,7 @@ async def test_the_timeout_covers_guards_and_interceptors(clock: Clock) -> None:
     server.tool(lambda: "x", name="guarded", guards=[forever], timeout=2)
     server.tool(lambda: "x", name="intercepted", interceptors=[around], timeout=2)
     for name in ("guarded", "intercepted"):
-        assert "took longer" in await after(2, clock, PipelineClient(server).error(name))
+        assert "took longer" in await run_past_limit(2, clock, PipelineClient(server).error(name))
 
 
 async def test_a_plain_function_over_its_timeout_is_notified(clock: Clock) -> None:

@@ -36,7 +36,7 @@ HOSTILE = [
 ]
 
 
-def made(method: str, params: Any, *, version: str = STATELESS, id: Any = 1, name: str = "somebody") -> Call:
+def make_call(method: str, params: Any, *, version: str = STATELESS, id: Any = 1, name: str = "somebody") -> Call:
     peer = PipelineClient(make_server(), version=version, principal=make_principal(name=name))
     revision = REVISIONS[version]
     connection = Connection(peer.principal, headers=Headers(), session=peer.session)
@@ -113,29 +113,29 @@ def test_the_target_of_a_call_is_its_name_or_uri(subtests: pytest.Subtests) -> N
     ]
     for method, params, target in cases:
         with subtests.test(method=method, params=params, target=target):
-            assert get_target_label(made(method, params)) == target
+            assert get_target_label(make_call(method, params)) == target
 
 
 def test_the_principal_is_shown_by_its_key() -> None:
-    assert get_principal_label(made("ping", None, name="ali\nce")) == "tests|ali\\nce|"
+    assert get_principal_label(make_call("ping", None, name="ali\nce")) == "tests|ali\\nce|"
 
 
 def test_a_session_is_shown_by_the_beginning_of_its_hash() -> None:
-    shown = get_session_label(made("ping", None, version=HANDSHAKE))
+    shown = get_session_label(make_call("ping", None, version=HANDSHAKE))
     assert shown == SessionRow.hash("session")[:8]
-    assert get_session_label(made("tools/list", None)) is None
+    assert get_session_label(make_call("tools/list", None)) is None
 
 
 def test_the_id_is_shown_as_text(subtests: pytest.Subtests) -> None:
     for id, shown in [(7, "7"), ("a\nb", "a\\nb"), ("x" * 200, "x" * MAX_LABEL_CHARACTERS + "…")]:
         with subtests.test(id=id, shown=shown):
-            assert get_call_id_label(made("ping", None, id=id)) == shown
+            assert get_call_id_label(make_call("ping", None, id=id)) == shown
 
 
 def test_the_trace_is_that_of_the_call_s_own_span_if_it_has_one() -> None:
-    call = made("ping", None)
+    call = make_call("ping", None)
     assert get_trace_id(call) is None
-    call = made("ping", None)
+    call = make_call("ping", None)
     call.meta["traceparent"] = f"00-{'a' * 32}-{'b' * 16}-01"
     assert get_trace_id(call) == "a" * 32
     call.record.trace_id = "c" * 32
@@ -143,7 +143,7 @@ def test_the_trace_is_that_of_the_call_s_own_span_if_it_has_one() -> None:
 
 
 def test_missing_fields_of_a_call_are_omitted() -> None:
-    assert get_log_fields(made("tools/list", None)) == {
+    assert get_log_fields(make_call("tools/list", None)) == {
         "mcp_server": "default",
         "mcp_method": "tools/list",
         "mcp_principal": "tests|somebody|",

@@ -21,7 +21,7 @@ class Refused(MCPError):
     code = -32001
 
 
-def served(*middleware: Any) -> Any:
+def make_middleware_server(*middleware: Any) -> Any:
     """A server with a few tools behind this middleware."""
     server = make_server(middleware=middleware)
 
@@ -52,7 +52,7 @@ async def test_the_first_middleware_is_the_outermost() -> None:
 
         return middleware
 
-    assert await PipelineClient(served(layer("first"), layer("second"))).text("add", a=1, b=2) == "3"
+    assert await PipelineClient(make_middleware_server(layer("first"), layer("second"))).text("add", a=1, b=2) == "3"
     assert log == ["first in", "second in", "second out", "first out"]
 
 
@@ -80,7 +80,7 @@ async def test_initialize_can_be_refused() -> None:
             raise Refused(f"not you, {call.client_info['name']}")
         return await call_next(call)
 
-    peer = PipelineClient(served(veto), version=HANDSHAKE)
+    peer = PipelineClient(make_middleware_server(veto), version=HANDSHAKE)
     peer.session = None
     with pytest.raises(Refused, match="not you, x"):
         await peer.request("initialize", INTRODUCTION)
@@ -94,7 +94,7 @@ async def test_middleware_sees_every_method_and_notification() -> None:
         seen.append((call.method, call.id is None))
         return await call_next(call)
 
-    peer = PipelineClient(served(note), version=HANDSHAKE)
+    peer = PipelineClient(make_middleware_server(note), version=HANDSHAKE)
     await peer.request("ping")
     await peer.request("tools/list")
     await peer.notify("notifications/initialized")
@@ -117,7 +117,7 @@ async def test_middleware_sees_notifications_of_the_stateless_era() -> None:
         seen.append(call.id)
         return await call_next(call)
 
-    await PipelineClient(served(note)).notify("notifications/of-your-own")
+    await PipelineClient(make_middleware_server(note)).notify("notifications/of-your-own")
     assert seen == [None]
 
 
@@ -125,7 +125,7 @@ async def test_a_notification_stopped_by_middleware_is_not_handled() -> None:
     async def stop(call: Call, call_next: Any) -> Any:
         return {} if call.id is None else await call_next(call)
 
-    peer = PipelineClient(served(stop), version=HANDSHAKE)
+    peer = PipelineClient(make_middleware_server(stop), version=HANDSHAKE)
     assert peer.session is not None
     peer.session.initialized = False
     await peer.notify("notifications/initialized")
@@ -139,7 +139,7 @@ async def test_an_exception_for_a_notification_has_no_response(caplog: pytest.Lo
         async def fail(call: Call, call_next: Any, problem: BaseException = problem) -> Any:
             raise problem
 
-        await PipelineClient(served(fail)).notify("notifications/initialized")
+        await PipelineClient(make_middleware_server(fail)).notify("notifications/initialized")
         assert ("secret" in caplog.text) is not isinstance(problem, Refused), problem
 
 
@@ -150,14 +150,14 @@ async def test_middleware_can_replace_the_call() -> None:
         params = {**call.params, "arguments": {"a": 40, "b": 2}}
         return await call_next(dataclasses.replace(call, message=message._replace(params=params)))
 
-    assert await PipelineClient(served(rewrite)).text("add", a=1, b=2) == "42"
+    assert await PipelineClient(make_middleware_server(rewrite)).text("add", a=1, b=2) == "42"
 
 
 async def test_the_response_to_a_replaced_call_has_the_original_id() -> None:
     async def rewrite(call: Call, call_next: Any) -> Any:
         return await call_next(dataclasses.replace(call, message=jsonrpc.Request("mine", "ping", None)))
 
-    peer = PipelineClient(served(rewrite), version=HANDSHAKE)
+    peer = PipelineClient(make_middleware_server(rewrite), version=HANDSHAKE)
     outcome = peer._handle({"jsonrpc": "2.0", "id": 7, "method": "tools/list"}, None)  # type: ignore[arg-type]
     assert jsonrpc.loads(await outcome.run) == {"jsonrpc": "2.0", "id": 7, "result": {}}
 
@@ -166,7 +166,7 @@ async def test_middleware_can_return_a_result() -> None:
     async def answer(call: Call, call_next: Any) -> Any:
         return {"content": [{"type": "text", "text": "from above"}], "isError": False}
 
-    result = await PipelineClient(served(answer)).call("add", a=1, b=2)
+    result = await PipelineClient(make_middleware_server(answer)).call("add", a=1, b=2)
     assert result["content"][0]["text"] == "from above"
     assert result["resultType"] == "complete"
 
@@ -179,7 +179,7 @@ async def test_middleware_can_change_results_of_calls_and_lists(version: str) ->
             return {**result, "tools": [tool for tool in result["tools"] if tool["name"] != "fail"]}
         return {**result, "_meta": {**result.get("_meta", {}), "example.com/by": "middleware"}}
 
-    peer = PipelineClient(served(shorten), version=version)
+    peer = PipelineClient(make_middleware_server(shorten), version=version)
     assert await peer.names() == ["add", "ask"]
     assert (await peer.call("add", a=1, b=2))["_meta"]["example.com/by"] == "middleware"
     assert await peer.names() == ["add", "ask"]
@@ -190,7 +190,7 @@ async def test_a_question_survives_middleware_that_copies_results() -> None:
         result = await call_next(call)
         return {**result, "_meta": {"example.com/by": "middleware"}}
 
-    server = served(copy)
+    server = make_middleware_server(copy)
     first = await PipelineClient(server).call("ask")
     assert first["resultType"] == "input_required"
     assert first["_meta"]["example.com/by"] == "middleware"
@@ -209,7 +209,7 @@ async def test_changing_a_result_in_place_changes_that_result_only() -> None:
                 result["capabilities"] = {}
             return result
 
-        peer = PipelineClient(served(mark))
+        peer = PipelineClient(make_middleware_server(mark))
         assert (await peer.request(method))["_meta"]["example.com/mark"] is True
         assert "example.com/mark" not in (await peer.call("add", a=1, b=2))["_meta"]
 
@@ -226,7 +226,7 @@ async def test_middleware_gets_protocol_errors_as_exceptions_and_tool_errors_as_
         seen.append(result["isError"])
         return result
 
-    peer = PipelineClient(served(note))
+    peer = PipelineClient(make_middleware_server(note))
     with pytest.raises(InvalidParams):
         await peer.call("unknown")
     with pytest.raises(Refused):
@@ -244,14 +244,16 @@ async def test_middleware_can_turn_an_exception_into_a_result() -> None:
         except MethodNotFound:
             return {"excuse": True}
 
-    assert (await PipelineClient(served(excuse), version=HANDSHAKE).request("no/such"))["excuse"] is True
+    assert (await PipelineClient(make_middleware_server(excuse), version=HANDSHAKE).request("no/such"))[
+        "excuse"
+    ] is True
 
 
 async def test_a_bug_in_middleware_is_reported_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
     async def broken(call: Call, call_next: Any) -> Any:
         raise RuntimeError("secret")
 
-    peer = PipelineClient(served(broken))
+    peer = PipelineClient(make_middleware_server(broken))
     with pytest.raises(MCPError) as caught:
         await peer.request("tools/list")
     for text in (caught.value.message, await peer.error("add", a=1, b=2)):
@@ -265,7 +267,7 @@ async def test_a_replaced_call_is_cancelled_with_the_original(clock: Clock) -> N
         return await call_next(dataclasses.replace(call, capabilities={**EVERYTHING}))
 
     contexts: list[Context] = []
-    server = served(rewrite)
+    server = make_middleware_server(rewrite)
 
     @server.tool(timeout=2)
     async def wait(ctx: Context) -> None:

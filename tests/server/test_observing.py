@@ -84,7 +84,7 @@ def recorder() -> RecordingObserver:
     return RecordingObserver()
 
 
-def observed(recorder: RecordingObserver, *, lifespan: Any = None, **given: Any) -> Server:
+def make_observed_server(recorder: RecordingObserver, *, lifespan: Any = None, **given: Any) -> Server:
     """A server whose tools end in every way."""
     server = make_server(lifespan=lifespan, **given)
     server.bind(ports(observer=recorder))
@@ -128,7 +128,7 @@ def observed(recorder: RecordingObserver, *, lifespan: Any = None, **given: Any)
     return server
 
 
-async def ended(peer: PipelineClient, method: str, params: dict[str, Any] | None = None) -> Any:
+async def run_to_end(peer: PipelineClient, method: str, params: dict[str, Any] | None = None) -> Any:
     """The result, or the error, of a request."""
     try:
         return await peer.request(method, params)
@@ -136,7 +136,7 @@ async def ended(peer: PipelineClient, method: str, params: dict[str, Any] | None
         return problem
 
 
-def calling(name: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
+def make_tool_call(name: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
     return "tools/call", {"name": name, "arguments": arguments}
 
 
@@ -145,15 +145,15 @@ EVERYWHERE = [
     (("resources/list", None), "ok"),
     (("resources/read", {"uri": "note://x"}), "ok"),
     (("resources/read", {"uri": "other://x"}), "error"),
-    (calling("add", a=1, b=2), "ok"),
-    (calling("add", a="one", b=2), "tool_error"),
-    (calling("fail", how="tool"), "tool_error"),
-    (calling("fail", how="bug"), "bug"),
-    (calling("fail", how="result"), "bug"),
-    (calling("fail", how="protocol"), "error"),
-    (calling("fail", how="overloaded"), "overloaded"),
-    (calling("slow"), "timeout"),
-    (calling("unknown"), "error"),
+    (make_tool_call("add", a=1, b=2), "ok"),
+    (make_tool_call("add", a="one", b=2), "tool_error"),
+    (make_tool_call("fail", how="tool"), "tool_error"),
+    (make_tool_call("fail", how="bug"), "bug"),
+    (make_tool_call("fail", how="result"), "bug"),
+    (make_tool_call("fail", how="protocol"), "error"),
+    (make_tool_call("fail", how="overloaded"), "overloaded"),
+    (make_tool_call("slow"), "timeout"),
+    (make_tool_call("unknown"), "error"),
     (("tools/call", {"name": 7}), "error"),
     (("prompts/get", {"name": "broken"}), "bug"),
     (("prompts/get", {"name": "late"}), "timeout"),
@@ -169,8 +169,8 @@ async def test_the_outcome_of_a_call_is_recorded_once(version: str, attending: b
     violations = []
     for (method, params), outcome in EVERYWHERE:
         recorder = RecordingObserver(attending)
-        peer = PipelineClient(observed(recorder), version=version)
-        ending = asyncio.ensure_future(ended(peer, method, params))
+        peer = PipelineClient(make_observed_server(recorder), version=version)
+        ending = asyncio.ensure_future(run_to_end(peer, method, params))
         await clock.advance(LIMIT_SECONDS)
         answer = await ending
         call, outcome, problem = recorder.one()
@@ -184,14 +184,14 @@ async def test_the_outcome_of_a_call_is_recorded_once(version: str, attending: b
 async def test_outcomes_of_one_era_only_are_recorded(attending: bool) -> None:
     for version, method in [(HANDSHAKE, "ping"), (HANDSHAKE, "logging/setLevel"), (STATELESS, "server/discover")]:
         recorder = RecordingObserver(attending)
-        await ended(PipelineClient(observed(recorder), version=version), method, {"level": "info"})
+        await run_to_end(PipelineClient(make_observed_server(recorder), version=version), method, {"level": "info"})
         assert recorder.one()[1] == "ok", method
 
 
 @however
 async def test_initialize_is_a_call(attending: bool) -> None:
     recorder = RecordingObserver(attending)
-    peer = PipelineClient(observed(recorder), version=HANDSHAKE)
+    peer = PipelineClient(make_observed_server(recorder), version=HANDSHAKE)
     peer.session = None
     introduction = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     await peer.request("initialize", introduction)
@@ -202,13 +202,13 @@ async def test_initialize_is_a_call(attending: bool) -> None:
 @however
 async def test_each_round_of_a_conversation_is_a_call(attending: bool) -> None:
     recorder = RecordingObserver(attending)
-    peer = PipelineClient(observed(recorder), answer=lambda *_: accept(value=True))
+    peer = PipelineClient(make_observed_server(recorder), answer=lambda *_: accept(value=True))
     assert await peer.text("ask") == "True"
     assert recorder.outcomes == ["input_required", "ok"]
 
 
 async def test_a_recorded_bug_has_the_reference_of_its_response(recorder: RecordingObserver) -> None:
-    text = await PipelineClient(observed(recorder)).error("fail", how="bug")
+    text = await PipelineClient(make_observed_server(recorder)).error("fail", how="bug")
     reference = recorder.one()[0].record.reference
     assert reference
     assert text == f"Internal error (reference {reference})"
@@ -218,7 +218,7 @@ async def test_a_bug_of_a_call_made_by_middleware_belongs_to_that_call(recorder:
     async def copy(call: Call, call_next: Any) -> Any:
         return await call_next(dataclasses.replace(call, capabilities={}))
 
-    text = await PipelineClient(observed(recorder, middleware=[copy])).error("fail", how="bug")
+    text = await PipelineClient(make_observed_server(recorder, middleware=[copy])).error("fail", how="bug")
     call, outcome, _ = recorder.one()
     assert outcome == "bug"
     assert str(call.record.reference) in text
@@ -230,7 +230,7 @@ async def test_a_bug_of_middleware_is_recorded() -> None:
 
     for method in ("tools/call", "tools/list", "no/such"):
         recorder = RecordingObserver()
-        await ended(PipelineClient(observed(recorder, middleware=[broken])), method, {"name": "add"})
+        await run_to_end(PipelineClient(make_observed_server(recorder, middleware=[broken])), method, {"name": "add"})
         assert recorder.one()[1] == "bug", method
 
 
@@ -241,7 +241,7 @@ async def test_an_error_handled_by_middleware_is_not_recorded(recorder: Recordin
         except MCPError:
             return {"excuse": True}
 
-    await PipelineClient(observed(recorder, middleware=[excuse])).request("no/such")
+    await PipelineClient(make_observed_server(recorder, middleware=[excuse])).request("no/such")
     assert recorder.one()[1] == "ok"
 
 
@@ -249,7 +249,7 @@ async def test_a_lifespan_that_fails_is_a_bug_of_the_call(recorder: RecordingObs
     def lifespan(server: Server) -> Any:
         raise RuntimeError("secret")
 
-    await ended(PipelineClient(observed(recorder, lifespan=lifespan)), "tools/list")
+    await run_to_end(PipelineClient(make_observed_server(recorder, lifespan=lifespan)), "tools/list")
     assert recorder.one()[1] == "bug"
 
 
@@ -257,7 +257,7 @@ async def test_a_lifespan_that_fails_is_a_bug_of_the_call(recorder: RecordingObs
 @however
 async def test_a_cancelled_call_is_recorded_after_its_thread_is_free(version: str, attending: bool) -> None:
     recorder, reached = RecordingObserver(attending), asyncio.Event()
-    server = observed(recorder)
+    server = make_observed_server(recorder)
 
     @server.tool
     async def wait() -> None:
@@ -280,7 +280,7 @@ async def test_a_call_cancelled_before_its_start_never_runs() -> None:
         await asyncio.Event().wait()
 
     recorder.at_the_beginning = dawdle
-    task = asyncio.ensure_future(PipelineClient(observed(recorder)).call("add", a=1, b=2))
+    task = asyncio.ensure_future(PipelineClient(make_observed_server(recorder)).call("add", a=1, b=2))
     await reached.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -296,8 +296,9 @@ async def test_a_closed_coroutine_is_recorded_as_cancelled(attending: bool) -> N
         (Overloaded(status=429), "overloaded"),
     ]:
         recorder = RecordingObserver(attending)
-        work = handled(
-            PipelineClient(observed(recorder), version=HANDSHAKE), {"method": "tools/call", "params": {"name": "add"}}
+        work = handle_message(
+            PipelineClient(make_observed_server(recorder), version=HANDSHAKE),
+            {"method": "tools/call", "params": {"name": "add"}},
         )
         work.close(problem)
         assert recorder.outcomes == [outcome]
@@ -305,7 +306,7 @@ async def test_a_closed_coroutine_is_recorded_as_cancelled(attending: bool) -> N
         assert recorder.events == []
 
 
-def handled(peer: PipelineClient, message: Any) -> Any:
+def handle_message(peer: PipelineClient, message: Any) -> Any:
     """Handle a message of the handshake era, or a batch of them, in the pipeline."""
     batch = message if isinstance(message, list) else [message]
     numbered = [{"jsonrpc": "2.0", "id": number, **one} for number, one in enumerate(batch, 1)]
@@ -324,9 +325,9 @@ PING = {"method": "ping"}
 @however
 async def test_each_element_of_a_batch_is_a_call(attending: bool) -> None:
     recorder = RecordingObserver(attending)
-    peer = PipelineClient(observed(recorder), version=BATCHING)
+    peer = PipelineClient(make_observed_server(recorder), version=BATCHING)
     unknown = {"method": "no/such"}
-    work = handled(peer, [PING, ADD, unknown, {"method": "notifications/initialized"}, {"method": 7}, ADD])
+    work = handle_message(peer, [PING, ADD, unknown, {"method": "notifications/initialized"}, {"method": 7}, ADD])
     assert isinstance(work, PendingResponse)
     answers = jsonrpc.loads(await work.run)
     assert len(answers) == 5
@@ -341,22 +342,22 @@ async def test_each_element_of_a_batch_is_a_call(attending: bool) -> None:
 
 
 async def test_each_element_of_a_refused_batch_is_a_call(recorder: RecordingObserver) -> None:
-    peer = PipelineClient(observed(recorder), version=BATCHING)
-    work = handled(peer, [ADD, {"method": "notifications/initialized"}, ADD])
+    peer = PipelineClient(make_observed_server(recorder), version=BATCHING)
+    work = handle_message(peer, [ADD, {"method": "notifications/initialized"}, ADD])
     work.close(Overloaded(status=429))
     assert recorder.outcomes == ["overloaded"] * 2
 
 
 async def test_a_batch_cancelled_before_its_first_step_is_recorded(recorder: RecordingObserver) -> None:
-    peer = PipelineClient(observed(recorder), version=BATCHING)
-    handled(peer, [ADD, {"method": "notifications/initialized"}, ADD]).close()
+    peer = PipelineClient(make_observed_server(recorder), version=BATCHING)
+    handle_message(peer, [ADD, {"method": "notifications/initialized"}, ADD]).close()
     assert recorder.outcomes == ["cancelled"] * 2
 
 
 async def test_a_batch_cancelled_at_any_step_is_recorded() -> None:
     for turns_before in range(5):
         recorder = RecordingObserver()
-        server = observed(recorder)
+        server = make_observed_server(recorder)
 
         @server.tool
         async def wait() -> None:
@@ -364,7 +365,7 @@ async def test_a_batch_cancelled_at_any_step_is_recorded() -> None:
 
         peer = PipelineClient(server, version=BATCHING)
         waiting = {"method": "tools/call", "params": {"name": "wait"}}
-        work = handled(peer, [waiting, {"method": "notifications/initialized"}, waiting])
+        work = handle_message(peer, [waiting, {"method": "notifications/initialized"}, waiting])
         task = asyncio.ensure_future(work.run)
         await turns(1)  # a task that never began closes nothing; its maker does
         await turns(turns_before)
@@ -380,7 +381,7 @@ async def test_a_batch_cancelled_at_any_step_is_recorded() -> None:
 
 async def test_one_of_a_batch_can_be_cancelled(recorder: RecordingObserver) -> None:
     reached = asyncio.Event()
-    server = observed(recorder)
+    server = make_observed_server(recorder)
 
     @server.tool
     async def wait() -> None:
@@ -388,7 +389,7 @@ async def test_one_of_a_batch_can_be_cancelled(recorder: RecordingObserver) -> N
         await asyncio.Event().wait()
 
     peer = PipelineClient(server, version=BATCHING)
-    work = handled(peer, [ADD, {"method": "tools/call", "params": {"name": "wait"}}])
+    work = handle_message(peer, [ADD, {"method": "tools/call", "params": {"name": "wait"}}])
     task = asyncio.ensure_future(work.run)
     await reached.wait()
     await peer.notify("notifications/cancelled", {"requestId": 2})
@@ -398,11 +399,11 @@ async def test_one_of_a_batch_can_be_cancelled(recorder: RecordingObserver) -> N
 
 
 async def test_a_message_that_is_not_a_call_is_not_recorded(recorder: RecordingObserver) -> None:
-    peer = PipelineClient(observed(recorder), version=HANDSHAKE)
+    peer = PipelineClient(make_observed_server(recorder), version=HANDSHAKE)
     peer.session = None
     with pytest.raises(MCPError):
-        handled(peer, PING | {"method": "tools/list"})
-    peer = PipelineClient(observed(recorder))
+        handle_message(peer, PING | {"method": "tools/list"})
+    peer = PipelineClient(make_observed_server(recorder))
     with pytest.raises(MCPError):
         await peer.request("tools/list", {"_meta": {"io.modelcontextprotocol/protocolVersion": "1999-01-01"}})
     assert recorder.calls == []
@@ -423,7 +424,9 @@ async def test_a_notification_is_recorded_without_an_id() -> None:
             return await call_next(call)
 
         recorder = RecordingObserver(attending=True)
-        await PipelineClient(observed(recorder, middleware=[middleware])).notify("notifications/of-your-own")
+        await PipelineClient(make_observed_server(recorder, middleware=[middleware])).notify(
+            "notifications/of-your-own"
+        )
         ((call, outcome, _),) = recorder.calls
         assert (call.id, outcome) == (None, expected), problem
         assert recorder.events == []
@@ -433,7 +436,7 @@ async def test_a_notification_of_a_disconnected_client_is_recorded_as_cancelled(
     async def middleware(call: Call, call_next: Any) -> Any:
         await asyncio.Event().wait()
 
-    server = observed(recorder, middleware=[middleware])
+    server = make_observed_server(recorder, middleware=[middleware])
     task = asyncio.ensure_future(PipelineClient(server).notify("notifications/of-your-own"))
     await asyncio.sleep(0)
     task.cancel()
@@ -443,7 +446,7 @@ async def test_a_notification_of_a_disconnected_client_is_recorded_as_cancelled(
 
 
 def test_an_ignored_notification_is_not_recorded(recorder: RecordingObserver) -> None:
-    peer = PipelineClient(observed(recorder))
+    peer = PipelineClient(make_observed_server(recorder))
     receipt = peer._handle({"jsonrpc": "2.0", "method": "notifications/x"}, Outbox())
     assert receipt == Acknowledgement()
     assert recorder.calls == []
@@ -457,7 +460,7 @@ async def test_the_duration_starts_at_the_message(recorder: RecordingObserver, m
         return await call_next(call)
 
     sent = time.perf_counter()
-    await PipelineClient(observed(recorder, middleware=[note])).call("add", a=1, b=2)
+    await PipelineClient(make_observed_server(recorder, middleware=[note])).call("add", a=1, b=2)
     call = recorder.one()[0]
     assert sent <= call.started_at <= ran[0]
     monkeypatch.setattr(call_module, "perf_counter", lambda: call.started_at + 3)

@@ -34,7 +34,7 @@ class Till:
         return {"receipt": self.runs, "note": "a\0b"}
 
 
-def selling(till: Till, **options: Any) -> Any:
+def make_shop_server(till: Till, **options: Any) -> Any:
     server = make_server(options=options)
 
     @server.tool
@@ -67,7 +67,7 @@ def text(result: dict[str, Any]) -> str:
 @pytest.mark.parametrize("version", ERAS)
 async def test_a_durable_step_runs_once_and_returns_its_value(version: str) -> None:
     till = Till()
-    peer = PipelineClient(selling(till), version=version, answer=lambda *_: accept(value=True))
+    peer = PipelineClient(make_shop_server(till), version=version, answer=lambda *_: accept(value=True))
     assert await peer.text("buy") == "1"
     assert await peer.text("buy_if") == "2"
     assert till.runs == 2
@@ -75,14 +75,14 @@ async def test_a_durable_step_runs_once_and_returns_its_value(version: str) -> N
 
 async def test_the_client_gets_the_state_before_the_step_runs() -> None:
     till = Till()
-    result = await PipelineClient(selling(till)).call("buy")
+    result = await PipelineClient(make_shop_server(till)).call("buy")
     assert (result["resultType"], "inputRequests" in result, till.runs) == ("input_required", False, 0)
     assert isinstance(result["requestState"], str)
 
 
 async def test_a_repeated_round_gets_the_same_value() -> None:
     till = Till()
-    peer = PipelineClient(selling(till))
+    peer = PipelineClient(make_shop_server(till))
     again = await first_round(peer)
     assert [text(await peer.request("tools/call", again)) for _ in range(3)] == ["1", "1", "1"]
     assert till.runs == 1
@@ -90,7 +90,7 @@ async def test_a_repeated_round_gets_the_same_value() -> None:
 
 async def test_a_replay_of_an_older_round_does_not_repeat_the_step() -> None:
     till = Till()
-    peer = PipelineClient(selling(till))
+    peer = PipelineClient(make_shop_server(till))
     asked = await first_round(peer, "buy_if")
     paid = {**asked, "inputResponses": {"pay": accept(value=True)}}
     wrapping = await peer.request("tools/call", paid)
@@ -103,7 +103,7 @@ async def test_a_replay_of_an_older_round_does_not_repeat_the_step() -> None:
 
 async def test_two_conversations_run_the_step_twice() -> None:
     till = Till()
-    peer = PipelineClient(selling(till))
+    peer = PipelineClient(make_shop_server(till))
     for _ in range(2):
         await peer.request("tools/call", await first_round(peer))
     assert till.runs == 2
@@ -112,7 +112,7 @@ async def test_two_conversations_run_the_step_twice() -> None:
 async def test_a_concurrent_attempt_waits_for_the_first(clock: Clock) -> None:
     till = Till()
     till.opened.clear()
-    peer = PipelineClient(selling(till))
+    peer = PipelineClient(make_shop_server(till))
     again = await first_round(peer)
     attempts = [asyncio.ensure_future(peer.request("tools/call", again)) for _ in range(5)]
     await clock.advance(module.OUTCOME_WAIT_SECONDS - 1)
@@ -126,7 +126,7 @@ async def test_a_concurrent_attempt_waits_for_the_first(clock: Clock) -> None:
 async def start_sale(till: Till) -> tuple[PipelineClient, Any, "asyncio.Future[Any]"]:
     """Return a client, the parameters of its last round, and the sale, which waits for the till to open."""
     till.opened.clear()
-    peer = PipelineClient(selling(till))
+    peer = PipelineClient(make_shop_server(till))
     params = await first_round(peer)
     sale = asyncio.ensure_future(peer.request("tools/call", params))
     await till.entered.wait()
@@ -162,7 +162,7 @@ async def test_without_a_free_wait_the_outcome_is_unknown_at_once(clock: Clock) 
 
 async def test_an_abandoned_claim_is_not_run_again(clock: Clock) -> None:
     till = Till()
-    server = selling(till)
+    server = make_shop_server(till)
     peer = PipelineClient(server)
     again = await first_round(peer)
 
@@ -181,7 +181,7 @@ async def test_an_abandoned_claim_is_not_run_again(clock: Clock) -> None:
 async def test_a_tool_error_is_repeated_without_another_attempt() -> None:
     till = Till()
     till.fails = ToolError("No funds")
-    peer = PipelineClient(selling(till))
+    peer = PipelineClient(make_shop_server(till))
     again = await first_round(peer)
     results = [await peer.request("tools/call", again) for _ in range(3)]
     assert {(result["isError"], text(result)) for result in results} == {(True, "No funds")}
@@ -191,7 +191,7 @@ async def test_a_tool_error_is_repeated_without_another_attempt() -> None:
 async def test_the_outcome_after_another_failure_is_unknown() -> None:
     till = Till()
     till.fails = TimeoutError("the bank does not answer: secret")
-    peer = PipelineClient(selling(till))
+    peer = PipelineClient(make_shop_server(till))
     again = await first_round(peer)
     first, second = [await peer.request("tools/call", again) for _ in range(2)]
     assert text(first).startswith("Internal error")
@@ -204,7 +204,7 @@ async def test_the_outcome_after_another_failure_is_unknown() -> None:
 async def test_the_outcome_after_a_cancellation_is_unknown(version: str) -> None:
     till = Till()
     till.opened.clear()
-    server = selling(till)
+    server = make_shop_server(till)
     peer = PipelineClient(server, version=version)
     params = await first_round(peer) if version == STATELESS else {"name": "buy", "arguments": {}}
     attempt = asyncio.ensure_future(peer.request("tools/call", params))
@@ -219,7 +219,7 @@ async def test_the_outcome_after_a_cancellation_is_unknown(version: str) -> None
 
 async def test_a_request_that_repeats_an_id_of_its_session_gets_the_same_value(monkeypatch: Any) -> None:
     till = Till()
-    peer = PipelineClient(selling(till), version=HANDSHAKE)
+    peer = PipelineClient(make_shop_server(till), version=HANDSHAKE)
     for ids in ([7, 7, "7", 8], [7]):
         peer._ids = iter(ids)
         assert [await peer.text("buy") for _ in ids] == ["1", "1", "2", "3"][: len(ids)]
@@ -231,7 +231,7 @@ async def test_a_request_that_repeats_an_id_of_its_session_gets_the_same_value(m
 
 async def test_another_caller_has_separate_claims() -> None:
     till = Till()
-    server = selling(till)
+    server = make_shop_server(till)
     ada, bob = (
         PipelineClient(server, principal=make_principal(name=name), version=HANDSHAKE) for name in ("ada", "bob")
     )
@@ -243,7 +243,7 @@ async def test_another_caller_has_separate_claims() -> None:
 
 async def test_a_response_without_a_state_does_not_run_the_step() -> None:
     till = Till()
-    peer = PipelineClient(selling(till))
+    peer = PipelineClient(make_shop_server(till))
     again = await first_round(peer, "buy_if", inputResponses={"pay": accept(value=True)})
     result = await peer.request("tools/call", again)
     assert (list(result["inputRequests"]), till.runs) == (["pay"], 0)

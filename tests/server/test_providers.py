@@ -32,7 +32,7 @@ def tools(*names: str, call: Any = None) -> Handlers:
     return Handlers(list_tools=lambda ctx: [entry(name) for name in names], call_tool=call or call_tool)
 
 
-def mixed(*providers: Provider) -> PipelineClient:
+def make_mixed_client(*providers: Provider) -> PipelineClient:
     """A peer of a server with the provider, and with a tool `m` of its own."""
     server = make_server(providers=providers)
 
@@ -44,11 +44,11 @@ def mixed(*providers: Provider) -> PipelineClient:
 
 
 async def test_provided_entries_are_merged_and_sorted_with_registered_ones() -> None:
-    assert await mixed(tools("z", "a"), tools("n")).names() == ["a", "m", "n", "z"]
+    assert await make_mixed_client(tools("z", "a"), tools("n")).names() == ["a", "m", "n", "z"]
 
 
 async def test_registered_tools_win_in_lists_and_calls() -> None:
-    peer = mixed(tools("m", "n"))
+    peer = make_mixed_client(tools("m", "n"))
     assert await peer.names() == ["m", "n"]
     assert await peer.text("m") == "m registered"
     assert await peer.text("n") == "n provided"
@@ -58,13 +58,13 @@ async def test_the_first_of_two_providers_wins() -> None:
     async def other(name: str, arguments: dict[str, Any], ctx: Context) -> str:
         return "second"
 
-    peer = mixed(tools("a"), tools("a", call=other))
+    peer = make_mixed_client(tools("a"), tools("a", call=other))
     assert await peer.names() == ["a", "m"]
     assert await peer.text("a") == "a provided"
 
 
 async def test_pages_hold_registered_and_provided_entries() -> None:
-    peer = mixed(tools("z", "a", "n"))
+    peer = make_mixed_client(tools("z", "a", "n"))
     peer.server.set_options(page_size=2)
     first = await peer.request("tools/list")
     second = await peer.request("tools/list", {"cursor": first["nextCursor"]})
@@ -75,7 +75,7 @@ async def test_pages_hold_registered_and_provided_entries() -> None:
 async def test_a_provided_list_is_read_each_time_and_private() -> None:
     names = ["a"]
     provider = Handlers(list_tools=lambda ctx: [entry(name) for name in names], call_tool=lambda *_: "x")
-    peer = mixed(provider)
+    peer = make_mixed_client(provider)
     assert (await peer.request("tools/list"))["cacheScope"] == "private"
     names.append("b")
     assert await peer.names() == ["a", "b", "m"]
@@ -83,7 +83,7 @@ async def test_a_provided_list_is_read_each_time_and_private() -> None:
 
 async def test_a_tool_is_unknown_after_every_provider_was_asked() -> None:
     with pytest.raises(InvalidParams, match="Unknown tool: nobody"):
-        await mixed(tools("a"), tools("b")).call("nobody")
+        await make_mixed_client(tools("a"), tools("b")).call("nobody")
 
 
 @pytest.mark.parametrize("is_plain", [True, False])
@@ -101,14 +101,14 @@ async def test_functions_may_be_plain_or_async(is_plain: bool) -> None:
         return plain_call(name, arguments, ctx)
 
     given = (plain_list, plain_call) if is_plain else (async_list, async_call)
-    peer = mixed(Handlers(list_tools=given[0], call_tool=given[1]))
+    peer = make_mixed_client(Handlers(list_tools=given[0], call_tool=given[1]))
     assert await peer.text("a", x=1) == "a {'x': 1} a"
 
 
 async def test_arguments_are_checked_against_the_entry_s_schema_before_the_call() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     called: list[Any] = []
-    peer = mixed(
+    peer = make_mixed_client(
         Handlers(
             list_tools=lambda ctx: [entry("a", inputSchema=schema)],
             call_tool=lambda name, arguments, ctx: called.append(arguments),
@@ -127,7 +127,7 @@ async def test_an_entry_is_listed_with_all_its_members() -> None:
         outputSchema={"type": "object", "properties": {"n": {"type": "integer"}}},
         _meta={"example.com/x": 1},
     )
-    peer = mixed(Handlers(list_tools=lambda ctx: [listed_entry], call_tool=lambda *_: {"n": 1}))
+    peer = make_mixed_client(Handlers(list_tools=lambda ctx: [listed_entry], call_tool=lambda *_: {"n": 1}))
     listed = next(tool for tool in (await peer.request("tools/list"))["tools"] if tool["name"] == "a")
     assert listed == {**listed_entry, "inputSchema": {"type": "object", "properties": {}}}
     assert (await peer.call("a"))["structuredContent"] == {"n": 1}
@@ -139,7 +139,7 @@ async def test_results_and_errors_are_those_of_any_tool() -> None:
             return ToolResult("x", meta={"example.com/a": 1})
         raise ToolError("no") if name == "sorry" else RuntimeError("secret")
 
-    peer = mixed(tools("full", "sorry", "bug", call=call))
+    peer = make_mixed_client(tools("full", "sorry", "bug", call=call))
     assert (await peer.call("full"))["_meta"]["example.com/a"] == 1
     assert await peer.error("sorry") == "no"
     assert "secret" not in await peer.error("bug")
@@ -163,7 +163,9 @@ async def test_an_invalid_entry_is_omitted_and_logged_once(caplog: pytest.LogCap
         entry("a", inputSchema=7),
     ]:
         caplog.clear()
-        peer = mixed(Handlers(list_tools=lambda ctx, bad=bad: [entry("good"), bad], call_tool=lambda *_: None))
+        peer = make_mixed_client(
+            Handlers(list_tools=lambda ctx, bad=bad: [entry("good"), bad], call_tool=lambda *_: None)
+        )
         for _ in range(2):
             assert await peer.names() == ["good", "m"], bad
         [record] = caplog.records
@@ -183,7 +185,7 @@ async def test_a_failing_provider_does_not_hide_primitives_of_others(caplog: pyt
         get_prompt=lambda *_: "p provided",
         read_resource=lambda uri: f"{uri} provided" if uri == "test://there" else None,
     )
-    peer = mixed(Handlers(**handlers, list_resources=broken), other)
+    peer = make_mixed_client(Handlers(**handlers, list_resources=broken), other)
     for _ in range(2):
         assert await peer.names() == ["m", "n"]
         assert [one["name"] for one in (await peer.request("prompts/list"))["prompts"]] == ["p"]
@@ -201,7 +203,7 @@ async def test_a_name_that_a_failed_provider_may_have_is_an_internal_error(
     def broken(ctx: Context) -> list[dict[str, Any]]:
         raise RuntimeError("secret")
 
-    peer = mixed(Handlers(list_tools=broken, call_tool=lambda *_: None))
+    peer = make_mixed_client(Handlers(list_tools=broken, call_tool=lambda *_: None))
     assert re.fullmatch(r"Internal error \(reference [0-9a-f]+\)", await peer.error("somewhere"))
     assert len(caplog.records) == 1
     assert "secret" in caplog.text
@@ -286,7 +288,7 @@ async def test_prompts_are_listed_and_got_with_their_arguments_checked() -> None
         await peer.request("prompts/get", {"name": "leave"})
 
 
-def wanted(target: str, argument: str = "x", kind: str = "prompt") -> dict[str, Any]:
+def make_completion_params(target: str, argument: str = "x", kind: str = "prompt") -> dict[str, Any]:
     ref = {"type": "ref/prompt", "name": target} if kind == "prompt" else {"type": "ref/resource", "uri": target}
     return {"ref": ref, "argument": {"name": argument, "value": "v"}, "context": {"arguments": {"a": "b"}}}
 
@@ -310,22 +312,22 @@ async def test_a_catch_all_completer_is_the_last_one() -> None:
 
     server.completion("mine", "x")(lambda value: [f"{value} registered"])
     peer = PipelineClient(server)
-    assert await values(peer, wanted("mine")) == ["v registered"]
-    assert await values(peer, wanted("mine", "y")) == ["mine y v {'a': 'b'}"]
-    assert await values(peer, wanted("greet", "who")) == ["greet who v {'a': 'b'}"]
-    assert await values(peer, wanted("book://{n}", "n", "resource")) == ["book://{n} n v {'a': 'b'}"]
-    full = (await peer.request("completion/complete", wanted("other")))["completion"]
+    assert await values(peer, make_completion_params("mine")) == ["v registered"]
+    assert await values(peer, make_completion_params("mine", "y")) == ["mine y v {'a': 'b'}"]
+    assert await values(peer, make_completion_params("greet", "who")) == ["greet who v {'a': 'b'}"]
+    assert await values(peer, make_completion_params("book://{n}", "n", "resource")) == ["book://{n} n v {'a': 'b'}"]
+    full = (await peer.request("completion/complete", make_completion_params("other")))["completion"]
     assert (full["total"], full["hasMore"]) == (7, True)
     with pytest.raises(InvalidParams, match="Unknown prompt: nobody"):
-        await values(peer, wanted("nobody"))
+        await values(peer, make_completion_params("nobody"))
     with pytest.raises(InvalidParams, match="Unknown resource template: nobody"):
-        await values(peer, wanted("nobody", kind="resource"))
+        await values(peer, make_completion_params("nobody", kind="resource"))
 
 
 async def test_a_registered_completer_may_complete_a_provided_template() -> None:
     server = make_server(providers=[library()])
     server.completion("book://{n}", "n")(lambda value: [f"{value}1"])
-    assert await values(PipelineClient(server), wanted("book://{n}", "n", "resource")) == ["v1"]
+    assert await values(PipelineClient(server), make_completion_params("book://{n}", "n", "resource")) == ["v1"]
 
 
 async def test_a_template_is_found_by_a_matching_uri() -> None:
@@ -333,7 +335,7 @@ async def test_a_template_is_found_by_a_matching_uri() -> None:
     server.resource("test://{n}")(lambda n: n)
     server.completion("test://{n}", "n")(lambda value: [f"{value}1"])
     for uri in ("test://{n}", "test://7"):
-        assert await values(PipelineClient(server), wanted(uri, "n", "resource")) == ["v1"]
+        assert await values(PipelineClient(server), make_completion_params(uri, "n", "resource")) == ["v1"]
 
 
 class Catalogue(Provider):
@@ -406,7 +408,7 @@ async def test_a_provider_offers_nothing_by_default() -> None:
         ("tools/call", {"name": "x"}),
         ("resources/read", {"uri": "x://x"}),
         ("prompts/get", {"name": "x"}),
-        ("completion/complete", wanted("x")),
+        ("completion/complete", make_completion_params("x")),
     ):
         with pytest.raises(InvalidParams):
             await peer.request(method, params)
@@ -433,13 +435,13 @@ async def test_handlers_may_omit_the_context() -> None:
         get_prompt=get_prompt,
         complete=lambda target, argument, value, arguments: ["a"],
     )
-    peer = mixed(provider)
+    peer = make_mixed_client(provider)
     assert "echo" in await peer.names()
     assert (await peer.request("tools/call", {"name": "echo", "arguments": {}}))["content"][0]["text"] == "echo called"
     assert (await peer.request("resources/read", {"uri": "x://1"}))["contents"][0]["text"] == "read x://1"
     got = await peer.request("prompts/get", {"name": "greet"})
     assert got["messages"][0]["content"]["text"] == "greet 3"
-    assert await values(peer, wanted("greet")) == ["a"]
+    assert await values(peer, make_completion_params("greet")) == ["a"]
 
 
 def test_handlers_of_another_signature_are_refused() -> None:

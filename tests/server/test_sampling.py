@@ -57,7 +57,7 @@ class Model:
         return content if isinstance(content, list) else [content]
 
 
-def sampling(handler: Any, model: Model, version: str = STATELESS, **given: Any) -> PipelineClient:
+def make_sampling_client(handler: Any, model: Model, version: str = STATELESS, **given: Any) -> PipelineClient:
     """A peer of a server whose tool `ask` is this handler, with a model behind it."""
     server = make_server(
         options={"conversation_limits": given.pop("limits", ConversationLimits())}, providers=given.pop("providers", ())
@@ -87,7 +87,7 @@ async def test_a_function_that_the_model_uses_is_run_and_its_result_sent_back(ve
         return (await ctx.sample("2 and 3?", tools=[add])).text
 
     model = Model([use("add", a=2, b=3)], "five")
-    assert await sampling(handler, model, version).text("ask") == "five"
+    assert await make_sampling_client(handler, model, version).text("ask") == "five"
     first, second = model.asked
     (tool,) = first["tools"]
     assert (tool["name"], tool["description"]) == ("add", "Add two numbers.")
@@ -117,7 +117,7 @@ async def test_tools_that_ran_in_one_round_do_not_run_again_in_the_next() -> Non
         return said.text
 
     model = Model([use("book", "a", room="1"), use("book", "b", room="2")], [use("book", room="3")], "done")
-    peer = sampling(handler, model)
+    peer = make_sampling_client(handler, model)
     assert await peer.text("ask") == "done"
     assert peer.rounds == 4
     assert runs == ["handler", "handler", "1", "2", "handler", "3", "handler", "handler"]
@@ -135,7 +135,7 @@ async def test_the_same_sample_twice_runs_its_tools_twice(version: str) -> None:
         return " ".join([(await ctx.sample("Roll", tools=[roll])).text for _ in range(2)])
 
     model = Model([use("roll")], "one", [use("roll")], "two")
-    assert await sampling(handler, model, version).text("ask") == "one two"
+    assert await make_sampling_client(handler, model, version).text("ask") == "one two"
     assert rolled == [1, 1]
 
 
@@ -154,7 +154,7 @@ async def test_a_tool_of_the_loop_may_ask_a_question_of_its_own(version: str) ->
 
     model = Model([use("pay", "a", amount=1), use("pay", "b", amount=2)], "thanks")
     model.consents = [True, False]
-    assert await sampling(handler, model, version).text("ask") == "thanks"
+    assert await make_sampling_client(handler, model, version).text("ask") == "thanks"
     assert done == ["reserve 1", "pay 1", "reserve 2"]
 
 
@@ -170,7 +170,7 @@ async def test_a_tool_of_the_loop_may_take_a_durable_step(version: str) -> None:
         return (await ctx.sample("Pay", tools=[pay])).text
 
     model = Model([use("pay", "a", amount=1), use("pay", "b", amount=2)], "thanks")
-    assert await sampling(handler, model, version).text("ask") == "thanks"
+    assert await make_sampling_client(handler, model, version).text("ask") == "thanks"
     assert [parse_result(result)[0] for result in model.results] == ["paid 1", "paid 2"]
     assert done == [1, 2]
 
@@ -186,7 +186,7 @@ async def test_a_tool_that_suppresses_its_question_has_no_result_before_the_answ
         return (await ctx.sample("Go", tools=[swallow])).text
 
     model = Model([use("swallow")], "done")
-    await sampling(handler, model).text("ask")
+    await make_sampling_client(handler, model).text("ask")
     assert parse_result(model.results[0]) == ("answered True", False)
 
 
@@ -205,7 +205,7 @@ async def test_failures_of_a_tool_are_sent_to_the_model(version: str) -> None:
         ({}, "nothing", "Unknown tool: nothing"),
     ]:
         model = Model([use(name, **arguments)], "sorry")
-        assert await sampling(handler, model, version).text("ask") == "sorry"
+        assert await make_sampling_client(handler, model, version).text("ask") == "sorry"
         text, failed = parse_result(model.results[0])
         assert failed, arguments
         assert text.startswith(reason)
@@ -251,7 +251,7 @@ async def test_failures_in_a_tool_of_the_loop_do_not_affect_the_call() -> None:
         fates.append((call.record.failure, call.record.reference, call.record.cancelled))
         return said.text
 
-    peer = sampling(handler, Model([use("fail")], "done"), HANDSHAKE)
+    peer = make_sampling_client(handler, Model([use("fail")], "done"), HANDSHAKE)
     await peer.request("tools/call", {"name": "ask", "_meta": {"progressToken": "p"}})
     parse_result = [
         message["params"]["progress"] for message in peer.received if message["method"] == "notifications/progress"
@@ -367,7 +367,7 @@ async def test_provided_tools_can_be_named() -> None:
         return (await ctx.sample("Go", tools=["sum"])).text
 
     model = Model([use("sum", a=1, b=1)], "two")
-    assert await sampling(handler, model, providers=[Catalogue()]).text("ask") == "two"
+    assert await make_sampling_client(handler, model, providers=[Catalogue()]).text("ask") == "two"
     assert parse_result(model.results[0]) == ("2", False)
 
 
@@ -388,7 +388,7 @@ async def test_only_functions_of_modules_are_compiled_once(
 
         return (await ctx.sample("Go", tools=[subtract, local])).text
 
-    await sampling(handler, Model("done")).text("ask")
+    await make_sampling_client(handler, Model("done")).text("ask")
     assert compiled == ["subtract", "local", "local"]
 
 
@@ -401,7 +401,7 @@ async def test_after_the_last_iteration_the_model_must_answer_without_tools(vers
         return (await ctx.sample("Go", tools=[add], tool_choice="required", max_iterations=2)).text
 
     model = Model(*[[use("add", a=1, b=1)]] * 2, "enough")
-    assert await sampling(handler, model, version).text("ask") == "enough"
+    assert await make_sampling_client(handler, model, version).text("ask") == "enough"
     choices = [params.get("toolChoice") for params in model.asked]
     assert choices == [{"mode": "required"}, None, {"mode": "none"}]
 
@@ -413,7 +413,8 @@ async def test_a_model_that_never_stops_using_tools_is_an_error(version: str) ->
 
     model = Model(*[[use("add", a=1, b=1)]] * 2)
     assert (
-        await sampling(handler, model, version).error("ask") == "The model used tools after the limit of 1 iterations"
+        await make_sampling_client(handler, model, version).error("ask")
+        == "The model used tools after the limit of 1 iterations"
     )
 
 
@@ -434,7 +435,7 @@ async def test_tool_uses_that_cannot_run_are_returned() -> None:
     ]:
         given = options
         model = Model([use(name)], "It is sunny")
-        assert await sampling(handler, model).text("ask") == "It is sunny"
+        assert await make_sampling_client(handler, model).text("ask") == "It is sunny"
         assert uses == [ToolUseContent("u1", name, {})]
         assert parse_result(model.results[0]) == ("sunny", False)
 
@@ -471,7 +472,7 @@ async def test_an_answer_is_read_as_a_value(version: str) -> None:
         (None, "as it is", "as it is"),
     ]:
         model = Model(text)
-        await sampling(handler, model, version).call("ask")
+        await make_sampling_client(handler, model, version).call("ask")
         assert found[-1] == value, text
         asked = model.asked[0]["messages"][0]["content"]["text"]
         assert ("JSON Schema" in asked) is (type_ not in (None, str)), text
@@ -483,7 +484,7 @@ async def test_an_invalid_answer_is_requested_again_with_the_reason(version: str
         return int((await ctx.sample("How long?", result_type=Booking)).result.nights)
 
     model = Model("two", '{"nights": "two"}', '{"nights": 2}')
-    assert await sampling(handler, model, version).text("ask") == "2"
+    assert await make_sampling_client(handler, model, version).text("ask") == "2"
     complaints = [message["content"]["text"] for message in model.asked[-1]["messages"] if message["role"] == "user"]
     assert complaints[1:] == [
         "That cannot be used: the answer is not JSON. Answer again, with JSON only.",
@@ -497,7 +498,7 @@ async def test_a_model_without_a_valid_answer_is_an_error(version: str) -> None:
         await ctx.sample("How long?", result_type=Booking)
 
     model = Model("?", "?", "?")
-    text = await sampling(handler, model, version).error("ask")
+    text = await make_sampling_client(handler, model, version).error("ask")
     assert text == "The model gave no valid answer in 3 attempts: the answer is not JSON"
 
 
@@ -507,7 +508,7 @@ async def test_a_truncated_answer_is_requested_again_with_the_reason() -> None:
 
     cut = {"role": "assistant", "content": {"type": "text", "text": '{"nig'}, "model": "m", "stopReason": "maxTokens"}
     model = Model(cut, '{"nights": 2}')
-    await sampling(handler, model).text("ask")
+    await make_sampling_client(handler, model).text("ask")
     assert "cut off" in model.asked[-1]["messages"][-1]["content"]["text"]
 
 
@@ -515,7 +516,7 @@ async def test_a_value_may_be_found_with_tools() -> None:
     async def handler(ctx: Context) -> int:
         return int((await ctx.sample("How long?", result_type=Booking, tools=[add])).result.nights)
 
-    assert await sampling(handler, Model([use("add", a=1, b=1)], '{"nights": 2}')).text("ask") == "2"
+    assert await make_sampling_client(handler, Model([use("add", a=1, b=1)], '{"nights": 2}')).text("ask") == "2"
 
 
 # Requests and responses
@@ -532,7 +533,7 @@ async def reasons(version: str, samples: list[tuple[Any, dict[str, Any]]]) -> li
             except ValueError as problem:
                 found.append(str(problem))
 
-    peer = sampling(handler, Model(), version)
+    peer = make_sampling_client(handler, Model(), version)
     await peer.call("ask")
     assert peer.received == []
     assert len(found) == len(samples)
@@ -606,7 +607,7 @@ async def test_options_reach_the_client() -> None:
         )
 
     model = Model("ok")
-    await sampling(handler, model).call("ask")
+    await make_sampling_client(handler, model).call("ask")
     (params,) = model.asked
     image = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
     assert params == {
@@ -626,7 +627,7 @@ async def test_context_is_not_requested_from_clients_without_it() -> None:
         await ctx.sample("Go", include_context="thisServer")
 
     model = Model("ok")
-    await sampling(handler, model, capabilities={"sampling": {}}).call("ask")
+    await make_sampling_client(handler, model, capabilities={"sampling": {}}).call("ask")
     assert "includeContext" not in model.asked[0]
 
 
@@ -634,10 +635,10 @@ async def test_tools_need_the_client_capability() -> None:
     async def handler(ctx: Context) -> None:
         await ctx.sample("Go", tools=[add])
 
-    peer = sampling(handler, Model(), HANDSHAKE, capabilities={"sampling": {}})
+    peer = make_sampling_client(handler, Model(), HANDSHAKE, capabilities={"sampling": {}})
     assert await peer.error("ask") == "The client does not support sampling.tools"
     with pytest.raises(MissingClientCapability) as refused:
-        await sampling(handler, Model(), capabilities={"sampling": {}}).call("ask")
+        await make_sampling_client(handler, Model(), capabilities={"sampling": {}}).call("ask")
     assert refused.value.data == {"requiredCapabilities": {"sampling": {"tools": {}}}}
 
 
@@ -654,7 +655,7 @@ async def test_a_malformed_answer_is_requested_again(version: str) -> None:
         [7],
     ]:
         model = Model(bad, "fine")
-        assert await sampling(handler, model, version).text("ask") == "fine", bad
+        assert await make_sampling_client(handler, model, version).text("ask") == "fine", bad
         assert model.asked[0] == model.asked[1], bad
 
 
@@ -662,4 +663,4 @@ async def test_tool_uses_with_the_same_id_are_refused() -> None:
     async def handler(ctx: Context) -> str:
         return (await ctx.sample("Go", tools=[add])).text
 
-    assert await sampling(handler, Model([use("add"), use("add")], "fine")).text("ask") == "fine"
+    assert await make_sampling_client(handler, Model([use("add"), use("add")], "fine")).text("ask") == "fine"

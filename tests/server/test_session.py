@@ -120,7 +120,7 @@ def test_a_session_with_a_call_or_a_stream_is_busy() -> None:
 async def test_calls_are_cancelled_with_the_session() -> None:
     session, given_up = make(), []
 
-    class Flight:
+    class FakeCallTask:
         def __init__(self, id: int) -> None:
             self.id = id
 
@@ -131,7 +131,7 @@ async def test_calls_are_cancelled_with_the_session() -> None:
             given_up.append(self.id)
             del session.in_flight[self.id]
 
-    session.in_flight.update({id: Flight(id) for id in (1, 2)})
+    session.in_flight.update({id: FakeCallTask(id) for id in (1, 2)})
     assert session.is_busy
     assert not session.cancel(3)
     session.cancel_all()

@@ -23,7 +23,7 @@ def serving(fn: Any, version: str = STATELESS, **options: Any) -> PipelineClient
     return PipelineClient(server, version=version)
 
 
-async def streamed(peer: PipelineClient, **arguments: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+async def stream_tool(peer: PipelineClient, **arguments: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The result, and the params of the progress before it."""
     peer.received.clear()
     result = await peer.request("tools/call", {"name": "it", "arguments": arguments, **TOKEN})
@@ -48,7 +48,7 @@ def plain() -> Iterator[str]:
 
 @pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
 async def test_each_yielded_part_is_progress_and_all_are_the_result(version: str) -> None:
-    result, progress = await streamed(serving(words, version))
+    result, progress = await stream_tool(serving(words, version))
     assert result["content"] == [{"type": "text", "text": "abc"}]
     assert result["structuredContent"] == {"result": "abc"}
     assert progress == [{"progressToken": "t", "progress": n + 1, "message": "abc"[n]} for n in range(3)]
@@ -61,7 +61,7 @@ async def test_without_a_progress_token_only_the_result_is_sent() -> None:
 
 
 async def test_a_revision_without_progress_messages_gets_numbers() -> None:
-    _, progress = await streamed(serving(words, "2024-11-05"))
+    _, progress = await stream_tool(serving(words, "2024-11-05"))
     assert progress == [{"progressToken": "t", "progress": n + 1} for n in range(3)]
 
 
@@ -69,7 +69,7 @@ async def test_parts_that_are_not_text_become_a_list() -> None:
     peer = serving(numbers)
     (entry,) = (await peer.request("tools/list"))["tools"]
     assert entry["outputSchema"]["properties"]["result"] == {"type": "array", "items": {"type": "integer"}}
-    result, progress = await streamed(peer)
+    result, progress = await stream_tool(peer)
     assert result["structuredContent"] == {"result": [1, 2]}
     assert [params["message"] for params in progress] == ["1", "2"]
 
@@ -82,7 +82,7 @@ async def test_a_plain_generator_runs_on_a_thread() -> None:
             threads.add(threading.get_ident())
             yield {"n": number}
 
-    result, progress = await streamed(serving(it), count=2)
+    result, progress = await stream_tool(serving(it), count=2)
     assert result["structuredContent"] == {"result": [{"n": 0}, {"n": 1}]}
     assert [params["message"] for params in progress] == ['{"n":0}', '{"n":1}']
     assert len(threads) == 1
@@ -93,7 +93,7 @@ async def test_the_return_value_of_a_plain_generator_is_the_result() -> None:
         yield "half of it"
         return 42
 
-    result, progress = await streamed(serving(it))
+    result, progress = await stream_tool(serving(it))
     assert result["structuredContent"] == {"result": 42}
     assert [params["message"] for params in progress] == ["half of it"]
 
@@ -125,7 +125,7 @@ async def test_a_tool_may_return_a_stream(version: str) -> None:
         peer = serving(fn, version)
         for number, (source, text, pieces) in enumerate(cases):
             make = source
-            result, progress = await streamed(peer)
+            result, progress = await stream_tool(peer)
             validator(version, "CallToolResult")(result)
             found = result["content"][0]["text"], [params["progress"] for params in progress]
             if found != (text, list(range(1, pieces + 1))):
@@ -137,7 +137,7 @@ async def test_progress_has_the_total() -> None:
     async def it() -> ToolStream[str]:
         return ToolStream(words(), total=3)
 
-    _, progress = await streamed(serving(it))
+    _, progress = await stream_tool(serving(it))
     assert [params["total"] for params in progress] == [3, 3, 3]
 
 
@@ -165,10 +165,10 @@ async def test_content_blocks_and_tool_results_may_be_parts() -> None:
         yield ToolResult("done", is_error=True)
         raise AssertionError("nobody asks for more")
 
-    result, progress = await streamed(serving(blocks))
+    result, progress = await stream_tool(serving(blocks))
     assert [block["text"] for block in result["content"]] == ["one", "two"]
     assert [params["message"] for params in progress] == ["one", "two"]
-    result, progress = await streamed(serving(full))
+    result, progress = await stream_tool(serving(full))
     assert (result["isError"], result["content"][0]["text"]) == (True, "done")
     assert [params["message"] for params in progress] == ["working"]
 
@@ -177,7 +177,7 @@ async def test_a_long_part_is_cut_in_progress_only() -> None:
     async def it() -> AsyncIterator[str]:
         yield "x" * 10_000
 
-    result, progress = await streamed(serving(it))
+    result, progress = await stream_tool(serving(it))
     assert len(progress[0]["message"]) == 4096
     assert len(result["content"][0]["text"]) == 10_000
 

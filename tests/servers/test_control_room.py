@@ -149,7 +149,7 @@ def get_confirmation() -> str:
 
 
 @contextlib.contextmanager
-def calling(server: Server, mode: str, tool: str, **arguments: Any) -> Iterator["Future[str]"]:
+def start_call(server: Server, mode: str, tool: str, **arguments: Any) -> Iterator["Future[str]"]:
     """Call a tool by the official client, in a thread. The future has the text of the call's error, in the end."""
     ended = threading.Event()
 
@@ -232,7 +232,7 @@ def test_pages_of_both_processes_fit_each_window(pair: Pair, subtests: pytest.Su
 def test_a_running_call_is_found_and_cancelled_by_keyboard(pair: Pair) -> None:
     page, cancel_text = pair.page, in_german(_("Cancel"))
     set_look(page, *pair.walks.room)
-    with calling(pair.one, "auto", "survey", seconds=600) as request:
+    with start_call(pair.one, "auto", "survey", seconds=600) as request:
         page.goto(f"{pair.balanced}{ADMIN}")
         Keyboard(page, ".control-room").to(in_german(_("Control room"))).submit()
         cancel = page.locator(CANCEL)
@@ -384,7 +384,7 @@ def test_a_killed_process_is_shown_as_silent_and_then_removed(pair: Pair) -> Non
     cancel = page.locator(CANCEL)
     process = f":{pair.one.process.pid}:"
     alerts = page.get_by_role("alert").filter(has_text=process)
-    with calling(pair.one, "legacy", "ask"):
+    with start_call(pair.one, "legacy", "ask"):
         expect(page.locator("tr", has=cancel)).to_contain_text(in_german(WAIT_LABELS["elicitation/create"]))
         pair.one.terminate(signal.SIGKILL)
         expect(cancel).to_have_count(0)

@@ -169,8 +169,8 @@ def offers_legacy_sse(server: Server, door: str) -> bool:
 
 def offers_websocket(server: Server) -> str:
     try:
-        with opened(server) as ws:
-            ws.send(json.dumps(calling("fast", {"number": 6})))
+        with open_socket(server) as ws:
+            ws.send(json.dumps(make_call("fast", {"number": 6})))
             return yes(json.loads(ws.recv(WAIT_SECONDS))["result"]["structuredContent"] == {"result": 6})
     except InvalidStatus as refusal:
         return "no" if refusal.response.status_code == 404 else repr(refusal)
@@ -185,8 +185,8 @@ def breaking_ends_calls(server: Server) -> str:
     ends, seconds = set(), call_seconds(server, "A socket that breaks ends its calls")
     for clean in (True, False):
         tag = next(_tags)
-        with opened(server) as ws:
-            ws.send(json.dumps(calling("wait", {"tag": tag, "seconds": seconds})))
+        with open_socket(server) as ws:
+            ws.send(json.dumps(make_call("wait", {"tag": tag, "seconds": seconds})))
             server.event(tag, "started")
             if not clean:
                 ws.socket.shutdown(socket.SHUT_RDWR)
@@ -197,13 +197,13 @@ def breaking_ends_calls(server: Server) -> str:
 
 def waits_for_slow_sockets(server: Server) -> str:
     tag = next(_tags)
-    protocol = ClientProtocol(parse_uri(address(server)))
+    protocol = ClientProtocol(parse_uri(get_address(server)))
     with socket.create_connection(("127.0.0.1", server.port), WAIT_SECONDS) as unread:
         protocol.send_request(protocol.connect())
         unread.sendall(b"".join(protocol.data_to_send()))
         while protocol.state is State.CONNECTING:
             protocol.receive_data(unread.recv(1))
-        protocol.send_text(json.dumps(calling("flood", {"tag": tag, **FLOOD})).encode())
+        protocol.send_text(json.dumps(make_call("flood", {"tag": tag, **FLOOD})).encode())
         unread.sendall(b"".join(protocol.data_to_send()))
         return yes(end(server, tag) == "cancelled")
 
@@ -211,8 +211,8 @@ def waits_for_slow_sockets(server: Server) -> str:
 def longest_message(server: Server) -> str:
     for mebibytes in (4, 1):
         try:
-            with opened(server) as ws:
-                ws.send(sized(mebibytes * 2**20 - 1))
+            with open_socket(server) as ws:
+                ws.send(make_call_of_size(mebibytes * 2**20 - 1))
                 assert "result" in json.loads(ws.recv(WAIT_SECONDS))
         except ConnectionClosed:
             continue
@@ -221,9 +221,9 @@ def longest_message(server: Server) -> str:
 
 
 def closes_with_message_too_big(server: Server) -> str:
-    with opened(server) as ws:
+    with open_socket(server) as ws:
         try:
-            ws.send(sized(4 * 2**20 + 1))
+            ws.send(make_call_of_size(4 * 2**20 + 1))
             while True:
                 ws.recv(WAIT_SECONDS)
         except ConnectionClosed as closed:
@@ -233,7 +233,7 @@ def closes_with_message_too_big(server: Server) -> str:
 def sends_refusal_status(server: Server) -> str:
     """A subprotocol that is not ours is a bad request, which is not the 403 that servers answer by themselves."""
     try:
-        with opened(server, "graphql-ws"):
+        with open_socket(server, "graphql-ws"):
             raise AssertionError("it was accepted")
     except InvalidStatus as refusal:
         return yes(refusal.response.status_code == 400)
@@ -256,7 +256,7 @@ def ends(server: Server) -> tuple[str, str]:
     """Return whether a call finishes, and the close code of a socket. It ends the server, so it runs last."""
     if SOCKETS_AT not in server.doors:
         return lets_calls_finish(server), "-"
-    with opened(server) as ws:
+    with open_socket(server) as ws:
         if server.kind == "hypercorn" and sys.version_info >= (3, 12):
             ws.close()  # its `Server.wait_closed()` waits there for clients to leave (hypercorn/asyncio/run.py)
             return lets_calls_finish(server), "nothing"
@@ -306,25 +306,25 @@ def request(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": dict(params)}
 
 
-def calling(tool: str, arguments: Mapping[str, Any], **meta: Any) -> dict[str, Any]:
+def make_call(tool: str, arguments: Mapping[str, Any], **meta: Any) -> dict[str, Any]:
     """A stateless request that wants progress."""
     own = {META + "protocolVersion": STATELESS, META + "clientCapabilities": {}, "progressToken": "token"}
     return request("tools/call", {"name": tool, "arguments": dict(arguments), "_meta": {**own, **meta}})
 
 
-def sized(size: int) -> str:
+def make_call_of_size(size: int) -> str:
     """A call of so many bytes."""
-    bare = json.dumps(calling("fast", {}, **{"tests/padding": ""}))
-    return json.dumps(calling("fast", {}, **{"tests/padding": "x" * (size - len(bare))}))
+    bare = json.dumps(make_call("fast", {}, **{"tests/padding": ""}))
+    return json.dumps(make_call("fast", {}, **{"tests/padding": "x" * (size - len(bare))}))
 
 
-def address(server: Server) -> str:
+def get_address(server: Server) -> str:
     return f"ws://127.0.0.1:{server.port}{SOCKETS_AT}/ws"
 
 
-def opened(server: Server, subprotocol: str = "mcp") -> ClientConnection:
+def open_socket(server: Server, subprotocol: str = "mcp") -> ClientConnection:
     """A client's socket."""
-    return connect(address(server), subprotocols=[Subprotocol(subprotocol)], max_size=None, proxy=None)
+    return connect(get_address(server), subprotocols=[Subprotocol(subprotocol)], max_size=None, proxy=None)
 
 
 def call(server: Server, door: str, tool: str, arguments: Mapping[str, Any]) -> Any:

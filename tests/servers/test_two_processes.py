@@ -48,7 +48,7 @@ def pair(servers: tuple[Server, Server]) -> Iterator[Pair]:
             client_one.session = None
 
 
-def asked(server: Server, client: Client) -> tuple[str, Any, dict[str, Any]]:
+def start_question(server: Server, client: Client) -> tuple[str, Any, dict[str, Any]]:
     """A call that waits for an answer: its tag, its request, and the question."""
     tag = next(_tags)
     request = client.call("ask", {"tag": tag})
@@ -57,14 +57,14 @@ def asked(server: Server, client: Client) -> tuple[str, Any, dict[str, Any]]:
 
 def test_an_answer_may_reach_the_other_process(pair: Pair) -> None:
     for _ in range(3):
-        _, request, question = asked(pair.one, pair.client_one)
+        _, request, question = start_question(pair.one, pair.client_one)
         answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
         assert pair.client_other.post(answer).answer().status == 202
         assert request.answer().value == "decline"
 
 
 def test_an_unexpected_answer_is_accepted_and_stores_nothing(pair: Pair) -> None:
-    _, request, question = asked(pair.one, pair.client_one)
+    _, request, question = start_question(pair.one, pair.client_one)
     id = question["id"]
     for invented in ("s1", 1, id[:-1], id + "A", id.swapcase()):
         answer = {"jsonrpc": "2.0", "id": invented, "result": {"action": "accept"}}
@@ -75,7 +75,7 @@ def test_an_unexpected_answer_is_accepted_and_stores_nothing(pair: Pair) -> None
 
 
 def test_an_answer_of_another_session_is_ignored(pair: Pair) -> None:
-    _, request, question = asked(pair.one, pair.client_one)
+    _, request, question = start_question(pair.one, pair.client_one)
     with Client(pair.other.port, "/mcp", HANDSHAKE) as stranger:
         answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}}
         assert stranger.post(answer).answer().status == 202
@@ -118,7 +118,7 @@ def test_a_session_survives_the_end_of_the_process_that_opened_it() -> None:
         with serve("uvicorn", database=database) as second:
             client.port = second.port
             assert client.call("fast", {"number": 2}).answer().value == 2
-            _, request, question = asked(second, client)
+            _, request, question = start_question(second, client)
             client.post({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}).answer()
             assert request.answer().value == "decline"
 

@@ -48,7 +48,7 @@ Start = Callable[[str], Server]
 
 
 @contextmanager
-def served(way: Way) -> Iterator[Server]:
+def serve_way(way: Way) -> Iterator[Server]:
     """A server in a process of its own."""
     with serve(way.kind, settings=SETTINGS, options=way.options) as server:
         yield server
@@ -63,7 +63,7 @@ def start() -> Iterator[Start]:
         def start(name: str) -> Server:
             if name not in running:
                 way = WAYS[name]
-                running[name] = stack.enter_context(served(way))
+                running[name] = stack.enter_context(serve_way(way))
             return running[name]
 
         yield start
@@ -99,7 +99,7 @@ def live_sessions(server: Server) -> int:
     return count
 
 
-def opened(server: Server, *, session: bool = False) -> Socket:
+def open_socket(server: Server, *, session: bool = False) -> Socket:
     socket = Socket(server.port, headers=TOKEN)
     assert socket.status == 101
     if session:
@@ -107,17 +107,17 @@ def opened(server: Server, *, session: bool = False) -> Socket:
     return socket
 
 
-def refused(server: Server, *args: Any, **kwargs: Any) -> Socket:
+def open_refused_socket(server: Server, *args: Any, **kwargs: Any) -> Socket:
     with Socket(server.port, *args, **kwargs) as socket:
         return socket
 
 
 def test_a_refused_handshake_has_the_reason_where_the_server_supports_it(server: Server, way: Way) -> None:
-    no_token = refused(server)
-    bad_origin = refused(server, headers={**TOKEN, "Origin": "http://evil.example"})
-    subprotocol = refused(server, headers=TOKEN, subprotocols=["other"])
-    two_tokens = refused(server, headers=TOKEN, subprotocols=["mcp", "mcp.bearer.bob"])
-    elsewhere = refused(server, "/elsewhere", headers=TOKEN)
+    no_token = open_refused_socket(server)
+    bad_origin = open_refused_socket(server, headers={**TOKEN, "Origin": "http://evil.example"})
+    subprotocol = open_refused_socket(server, headers=TOKEN, subprotocols=["other"])
+    two_tokens = open_refused_socket(server, headers=TOKEN, subprotocols=["mcp", "mcp.bearer.bob"])
+    elsewhere = open_refused_socket(server, "/elsewhere", headers=TOKEN)
     found = [socket.status for socket in (no_token, bad_origin, subprotocol, two_tokens, elsewhere)]
     assert found == ([401, 403, 400, 400, 404] if way.denies else [403] * 5)
     if way.denies:
@@ -136,7 +136,7 @@ def test_a_socket_is_opened_with_either_form_of_token(server: Server) -> None:
 
 
 def test_both_eras_are_served_and_messages_keep_their_order(server: Server) -> None:
-    with opened(server) as socket:
+    with open_socket(server) as socket:
         assert socket.initialize()["result"]["serverInfo"]["name"] == "django"
         assert socket.value("echo_sql", {"number": 5}) == 5
         socket.revision = STATELESS
@@ -148,7 +148,7 @@ def test_both_eras_are_served_and_messages_keep_their_order(server: Server) -> N
 
 
 def test_a_cancellation_overtakes_a_long_call(server: Server) -> None:
-    with opened(server) as socket:
+    with open_socket(server) as socket:
         for tool, event in (("wait", "cancelled"), ("sql", "sql-ended")):
             tag = next(_tags)
             id = socket.call(tool, {"tag": tag, "seconds": LONG_SECONDS})
@@ -166,7 +166,7 @@ def test_a_disconnect_ends_calls_and_the_session(server: Server) -> None:
         ("sql", "close"),
         ("async_sql", "reset"),
     ):
-        socket = opened(server, session=True)
+        socket = open_socket(server, session=True)
         tag = next(_tags)
         socket.call(tool, {"tag": tag, "seconds": LONG_SECONDS})
         server.event(tag, "sql-running" if "sql" in tool else "started")
@@ -175,20 +175,20 @@ def test_a_disconnect_ends_calls_and_the_session(server: Server) -> None:
 
 
 def test_a_binary_frame_and_one_that_is_too_large_close_the_socket(server: Server, way: Way) -> None:
-    with opened(server, session=True) as socket:
+    with open_socket(server, session=True) as socket:
         tag = next(_tags)
         socket.call("wait", {"tag": tag})
         server.event(tag, "started")
         socket.binary(b"{}")
         assert (socket.closed() or (0,))[0] == (4003 if way.private else 1003)
         assert server.event(tag, "cancelled")
-    with opened(server) as socket:
+    with open_socket(server) as socket:
         socket.text('"' + "x" * (1 << 16) + '"')
         assert (socket.closed() or (0,))[0] == (4009 if way.private else 1009)
 
 
 def test_a_thousand_frames_at_once_are_answered_and_block_no_other_client(server: Server) -> None:
-    with opened(server) as busy, opened(server) as other:
+    with open_socket(server) as busy, open_socket(server) as other:
         first = [busy.request("tools/list") for _ in range(1000)]
         assert other.value("fast", {"number": 4}) == 4
         # In any order: permissions of some of them are read from the database.
@@ -207,7 +207,7 @@ CONTRACT: list[Callable[[Server, Way], None]] = [
 
 @pytest.mark.parametrize("name", [name for name in WAYS if name not in DEPTH])
 def test_other_servers_and_libraries_behave_the_same(name: str) -> None:
-    with served(WAYS[name]) as server:
+    with serve_way(WAYS[name]) as server:
         for check in CONTRACT:
             check(server, WAYS[name])
             assert_nothing_is_left(server)
@@ -216,13 +216,13 @@ def test_other_servers_and_libraries_behave_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", DEPTH)
 def test_shutdown_lets_calls_finish_and_closes_sockets(name: str) -> None:
-    with served(WAYS[name]) as server:
+    with serve_way(WAYS[name]) as server:
         end_with_open_sockets(name, server)
 
 
 def end_with_open_sockets(name: str, server: Server) -> None:
     way = WAYS[name]
-    with opened(server, session=True) as idle, opened(server, session=True) as busy:
+    with open_socket(server, session=True) as idle, open_socket(server, session=True) as busy:
         id = busy.call("hold", {"tag": "last"})
         server.event("last", "started")
         server.process.send_signal(signal.SIGTERM)

@@ -88,18 +88,18 @@ def _nothing_is_left() -> Any:
     assert not get_services().lifecycle.active
 
 
-async def opened(recorder: RecordingServer, *args: Any, **scope: Any) -> Socket:
+async def open_socket(recorder: RecordingServer, *args: Any, **scope: Any) -> Socket:
     socket = Socket(recorder.app, "/mcp/ws", *args, **scope)
     await socket.accepted()
     return socket
 
 
-async def left(socket: Socket) -> None:
+async def disconnect(socket: Socket) -> None:
     socket.leave()
     await socket.finish()
 
 
-async def begun_shutdown() -> "asyncio.Future[None]":
+async def start_shutdown() -> "asyncio.Future[None]":
     """The process shuts down; the rest of that."""
     closing = asyncio.ensure_future(get_services().lifecycle.shutdown())
     while not get_services().lifecycle.is_draining():
@@ -115,44 +115,44 @@ def limit(settings: Any, **limits: Any) -> None:
 
 
 async def test_both_eras_are_served_on_one_socket() -> None:
-    socket = await opened(RecordingServer())
+    socket = await open_socket(RecordingServer())
     assert await socket.value("add", a=1, b=2) == 3
     hello = await socket.handshake()
     assert hello["protocolVersion"] == "2025-11-25"
     assert await socket.value("add", a=2, b=3) == 5
     socket.revision = STATELESS
     assert await socket.value("add", a=3, b=4) == 7
-    await left(socket)
+    await disconnect(socket)
 
 
 async def test_a_frame_with_invalid_json_gets_an_error_and_the_socket_goes_on() -> None:
-    socket = await opened(RecordingServer())
+    socket = await open_socket(RecordingServer())
     for text in ("", "nonsense", "{", '{"id": 1}}', '"\ud800"', "\ufeff{}", "null", "1"):
         socket.put(text=text)
         assert (await socket.message())["error"]["code"] in (-32700, -32600), text
     assert await socket.value("add", a=1, b=2) == 3
-    await left(socket)
+    await disconnect(socket)
 
 
 async def test_an_array_is_an_invalid_message() -> None:
-    socket = await opened(RecordingServer())
+    socket = await open_socket(RecordingServer())
     socket.put(text="[]")
     assert (await socket.message())["error"]["code"] == -32600
-    await left(socket)
+    await disconnect(socket)
 
 
 async def test_a_frame_with_both_keys_is_text() -> None:
-    socket = await opened(RecordingServer())
+    socket = await open_socket(RecordingServer())
     socket.put(text="", bytes=None)
     assert (await socket.message())["error"]["code"] == -32700
-    await left(socket)
+    await disconnect(socket)
 
 
 async def test_a_binary_frame_closes_the_socket(subtests: pytest.Subtests) -> None:
     for frame in [{"bytes": b"{}"}, {"bytes": b"", "text": None}]:
         with subtests.test(frame=frame):
             recorder = RecordingServer()
-            socket = await opened(recorder)
+            socket = await open_socket(recorder)
             socket.call("wait")
             await recorder.until("call runs")
             socket.put(**frame)
@@ -164,7 +164,7 @@ async def test_a_frame_over_the_limit_closes_the_socket(subtests: pytest.Subtest
     for text in ["x" * 1025, "ü" * 513]:
         with subtests.test(text=text):
             limit(settings, BODY=1024)
-            socket = await opened(RecordingServer())
+            socket = await open_socket(RecordingServer())
             socket.put(text=text)
             socket.call("add", a=1, b=2)
             assert (await socket.closed())[0] == 1009
@@ -176,56 +176,56 @@ async def test_frames_sent_with_the_handshake_are_served() -> None:
     socket.call("add", a=1, b=2)
     await socket.accepted()
     assert (await socket.message())["result"]["structuredContent"] == {"result": 3}
-    await left(socket)
+    await disconnect(socket)
 
 
 async def test_thousands_of_frames_at_once_do_not_block_others() -> None:
     recorder = RecordingServer()
-    busy, other = await opened(recorder), await opened(recorder)
+    busy, other = await open_socket(recorder), await open_socket(recorder)
     for _ in range(3000):
         busy.put(text='{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
     assert await other.value("add", a=1, b=2) == 3
     assert busy._coming.qsize() > 1000
-    await left(other)
-    await left(busy)
+    await disconnect(other)
+    await disconnect(busy)
 
 
 async def test_a_burst_of_quick_calls_is_served() -> None:
-    socket = await opened(RecordingServer())
+    socket = await open_socket(RecordingServer())
     for _ in range(200):
         socket.call("add", a=1, b=2)
     for _ in range(200):
         assert (await socket.message())["result"]["structuredContent"] == {"result": 3}
-    await left(socket)
+    await disconnect(socket)
 
 
 async def test_calls_do_not_wait_for_one_another() -> None:
     recorder = RecordingServer()
-    socket = await opened(recorder)
+    socket = await open_socket(recorder)
     slow = socket.call("wait")
     await recorder.until("call runs")
     quick = socket.call("add", a=1, b=2)
     assert (await socket.message())["id"] == quick
     recorder.gate.set()
     assert (await socket.message())["id"] == slow
-    await left(socket)
+    await disconnect(socket)
 
 
 async def test_a_cancellation_overtakes_its_call() -> None:
     recorder = RecordingServer()
-    socket = await opened(recorder)
+    socket = await open_socket(recorder)
     slow = socket.call("wait")
     await recorder.until("call runs")
     socket.notify("notifications/cancelled", requestId=slow)
     await recorder.until("call cancelled")
     assert await socket.value("add", a=1, b=2) == 3  # the other call has no response
-    await left(socket)
+    await disconnect(socket)
 
 
 async def test_a_cancellation_overtakes_requests_that_wait_for_a_slow_reader(settings: Any) -> None:
     limit(settings, SEND_BUFFER=2)
     recorder = RecordingServer()
-    socket = await opened(recorder)
+    socket = await open_socket(recorder)
     slow = socket.call("wait")
     await recorder.until("call runs")
     socket.stop_reading()
@@ -236,13 +236,13 @@ async def test_a_cancellation_overtakes_requests_that_wait_for_a_slow_reader(set
     await recorder.until("call cancelled")
     socket.read_on()
     assert [(await socket.message())["result"]["structuredContent"]["result"] for _ in range(10)] == list(range(10))
-    await left(socket)
+    await disconnect(socket)
 
 
 async def test_a_call_over_the_limit_waits_for_another_to_end(settings: Any) -> None:
     limit(settings, IN_FLIGHT=2)
     recorder = RecordingServer()
-    socket = await opened(recorder)
+    socket = await open_socket(recorder)
     ids = []
     for name in "ab":
         ids.append(socket.call("wait", name=name))
@@ -251,7 +251,7 @@ async def test_a_call_over_the_limit_waits_for_another_to_end(settings: Any) -> 
     socket.notify("notifications/cancelled", requestId=ids[0])
     answer = await socket.message()
     assert (answer["id"], answer["result"]["structuredContent"]) == (waiting, {"result": 3})
-    await left(socket)
+    await disconnect(socket)
 
 
 # Ends
@@ -261,7 +261,7 @@ async def test_a_disconnect_ends_the_calls_and_the_session(subtests: pytest.Subt
     for code in [1000, 1005, 1006]:
         with subtests.test(code=code):
             recorder = RecordingServer()
-            socket = await opened(recorder)
+            socket = await open_socket(recorder)
             await socket.handshake()
             session = await Session.objects.aget(terminated_at=None)
             socket.call("wait")
@@ -276,7 +276,7 @@ async def test_a_disconnect_ends_the_calls_and_the_session(subtests: pytest.Subt
 async def test_a_disconnect_is_noticed_while_send_is_stuck(settings: Any) -> None:
     limit(settings, SEND_BUFFER=2)
     recorder = RecordingServer()
-    socket = await opened(recorder)
+    socket = await open_socket(recorder)
     await socket.handshake()
     socket.call("flood", times=100)
     await recorder.until("flood runs")
@@ -293,7 +293,7 @@ async def test_a_send_that_raises_ends_calls(subtests: pytest.Subtests, caplog: 
     for problem in [ConnectionResetError(), RuntimeError("after sending 'websocket.close'"), OSError()]:
         with subtests.test(problem=problem):
             recorder = RecordingServer()
-            socket = await opened(recorder)
+            socket = await open_socket(recorder)
             socket.call("wait")
             await recorder.until("call runs")
             socket.failure = problem
@@ -305,7 +305,7 @@ async def test_a_send_that_raises_ends_calls(subtests: pytest.Subtests, caplog: 
 
 async def test_a_server_that_cancels_the_application_ends_calls_and_sessions() -> None:
     recorder = RecordingServer()
-    socket = await opened(recorder)
+    socket = await open_socket(recorder)
     await socket.handshake()
     socket.call("wait")
     await recorder.until("call runs")
@@ -322,7 +322,7 @@ async def test_a_server_that_cancels_the_application_ends_calls_and_sessions() -
 async def test_the_socket_of_a_client_that_reads_nothing_is_closed(settings: Any, clock: Clock) -> None:
     limit(settings, SEND_BUFFER=2, SEND_TIMEOUT=20, KEEP_ALIVE=15)
     recorder = RecordingServer()
-    socket = await opened(recorder)
+    socket = await open_socket(recorder)
     await socket.handshake()
     socket.call("flood", times=1000)
     await recorder.until("flood runs")
@@ -335,7 +335,7 @@ async def test_the_socket_of_a_client_that_reads_nothing_is_closed(settings: Any
 async def test_a_slow_client_that_reads_again_gets_the_close_reason(settings: Any, clock: Clock) -> None:
     limit(settings, SEND_BUFFER=2, SEND_TIMEOUT=20, KEEP_ALIVE=15)
     recorder = RecordingServer()
-    socket = await opened(recorder)
+    socket = await open_socket(recorder)
     await socket.handshake()
     socket.call("flood", times=1000)
     await recorder.until("flood runs")
@@ -347,10 +347,10 @@ async def test_a_slow_client_that_reads_again_gets_the_close_reason(settings: An
 
 async def test_a_shutdown_lets_calls_finish_and_closes_with_going_away() -> None:
     recorder = RecordingServer()
-    socket = await opened(recorder)
+    socket = await open_socket(recorder)
     slow = socket.call("wait")
     await recorder.until("call runs")
-    closing = await begun_shutdown()
+    closing = await start_shutdown()
     try:
         socket.call("add", a=1, b=2)
         assert (await socket.message())["error"]["code"] == -32603
@@ -364,10 +364,10 @@ async def test_a_shutdown_lets_calls_finish_and_closes_with_going_away() -> None
 
 async def test_a_shutdown_ends_subscriptions_with_their_result() -> None:
     recorder = RecordingServer()
-    socket = await opened(recorder)
+    socket = await open_socket(recorder)
     listen = socket.start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     assert (await socket.message())["method"] == "notifications/subscriptions/acknowledged"
-    closing = await begun_shutdown()
+    closing = await start_shutdown()
     try:
         assert (await socket.message())["id"] == listen
         assert (await socket.closed())[0] == 1001
@@ -378,7 +378,7 @@ async def test_a_shutdown_ends_subscriptions_with_their_result() -> None:
 
 async def test_ending_a_session_in_the_admin_closes_the_socket() -> None:
     recorder = RecordingServer()
-    socket = await opened(recorder)
+    socket = await open_socket(recorder)
     await socket.handshake()
     await sync_to_async(Session.objects.all().end)("by an operator")
     assert (await socket.closed())[0] == 4404
@@ -387,7 +387,7 @@ async def test_ending_a_session_in_the_admin_closes_the_socket() -> None:
 async def test_revoking_the_token_closes_the_socket(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.MCP = {"AUTH": PEOPLE, "TOKEN_CACHE_SECONDS": 0}
     recorder = RecordingServer()
-    socket = await opened(recorder, {"authorization": "Bearer alice"})
+    socket = await open_socket(recorder, {"authorization": "Bearer alice"})
     assert await socket.value("add", a=1, b=2) == 3
     socket.call("wait")
     await recorder.until("call runs")
@@ -400,7 +400,7 @@ async def test_revoking_the_token_closes_the_socket(settings: Any, monkeypatch: 
 async def test_a_token_that_loses_scopes_closes_the_socket(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.MCP = {"AUTH": PEOPLE, "TOKEN_CACHE_SECONDS": 0}
     recorder = RecordingServer()
-    socket = await opened(recorder, {"authorization": "Bearer writer"})
+    socket = await open_socket(recorder, {"authorization": "Bearer writer"})
     monkeypatch.setattr("tests.interaction.verifiers.SCOPES", {})
     socket.call("add", a=1, b=2)
     assert (await socket.closed())[0] == 4403
@@ -409,7 +409,7 @@ async def test_a_token_that_loses_scopes_closes_the_socket(settings: Any, monkey
 async def test_the_socket_of_a_client_that_answers_no_pings_is_closed(settings: Any, clock: Clock) -> None:
     limit(settings, PING=40, KEEP_ALIVE=10)
     recorder = RecordingServer()
-    socket = await opened(recorder)
+    socket = await open_socket(recorder)
     await socket.handshake()
     asked = asyncio.ensure_future(socket.message())
     await clock.advance_until(asked.done)

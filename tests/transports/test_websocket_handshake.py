@@ -59,7 +59,7 @@ def a_server() -> Server:
     return server
 
 
-def knock(headers: Any = (), **scope: Any) -> Socket:
+def open_socket(headers: Any = (), **scope: Any) -> Socket:
     return Socket(mount(inner, servers={"mcp": a_server()}), "/mcp/ws", headers, **scope)
 
 
@@ -72,7 +72,7 @@ def offer(*protocols: str) -> dict[str, str]:
 
 
 async def test_a_token_in_the_header_opens_a_socket() -> None:
-    socket = knock(bearer("alice"))
+    socket = open_socket(bearer("alice"))
     assert await socket.accepted() is None
     assert (await socket.value("who"))["subject"] == "alice"
     socket.leave()
@@ -82,14 +82,14 @@ async def test_a_token_in_the_header_opens_a_socket() -> None:
 async def test_the_subprotocol_is_selected_when_it_is_offered(subtests: pytest.Subtests) -> None:
     for offered in [["mcp"], ["mcp", "other"], ["v1.other", "mcp"]]:
         with subtests.test(offered=offered):
-            socket = knock(bearer("alice") | offer(*offered))
+            socket = open_socket(bearer("alice") | offer(*offered))
             assert await socket.accepted() == "mcp"
             socket.leave()
             await socket.finish()
 
 
 async def test_subprotocols_in_the_scope_only_are_read() -> None:
-    socket = knock(bearer("alice"), subprotocols=["mcp"])
+    socket = open_socket(bearer("alice"), subprotocols=["mcp"])
     assert await socket.accepted() == "mcp"
     socket.leave()
     await socket.finish()
@@ -98,7 +98,7 @@ async def test_subprotocols_in_the_scope_only_are_read() -> None:
 async def test_a_client_that_offers_other_subprotocols_only_is_refused(subtests: pytest.Subtests) -> None:
     for offered in [["other"], ["MCP"], ["mcp.bearer.secret-alice"], ["mcp2", "graphql-ws"]]:
         with subtests.test(offered=offered):
-            denial = await knock(offer(*offered)).denied()
+            denial = await open_socket(offer(*offered)).denied()
             assert denial.status == 400
             assert b'"mcp"' in denial.body
             assert b"secret" not in denial.body
@@ -108,7 +108,7 @@ async def test_a_token_among_the_subprotocols_opens_a_socket_and_is_not_exposed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    socket = knock(offer("mcp", "mcp.bearer.secret-alice"))
+    socket = open_socket(offer("mcp", "mcp.bearer.secret-alice"))
     assert await socket.accepted() == "mcp"
     seen = await socket.value("who")
     assert seen["subject"] == "alice"
@@ -130,7 +130,7 @@ async def test_two_tokens_are_refused(subtests: pytest.Subtests) -> None:
         [("authorization", "Bearer secret-alice"), ("authorization", "Bearer secret-bob")],
     ]:
         with subtests.test(headers=headers):
-            denial = await knock(headers).denied()
+            denial = await open_socket(headers).denied()
             assert denial.status == 400
             assert 'error="invalid_request"' in denial.headers["www-authenticate"]
             assert json.loads(denial.body)["error"]["code"] == -32600
@@ -140,7 +140,7 @@ async def test_two_tokens_are_refused(subtests: pytest.Subtests) -> None:
 async def test_without_a_token_a_socket_is_refused_with_a_challenge(subtests: pytest.Subtests) -> None:
     for headers in [{}, offer("mcp"), {"cookie": "sessionid=secret-alice"}]:
         with subtests.test(headers=headers):
-            denial = await knock(headers).denied()
+            denial = await open_socket(headers).denied()
             assert denial.status == 401
             assert denial.headers["www-authenticate"].startswith("Bearer ")
             assert denial.headers["cache-control"] == "no-store"
@@ -150,20 +150,20 @@ async def test_without_a_token_a_socket_is_refused_with_a_challenge(subtests: py
 async def test_an_invalid_token_is_refused(subtests: pytest.Subtests) -> None:
     for headers in [bearer("mallory"), offer("mcp", "mcp.bearer.secret-mallory"), bearer("ü")]:
         with subtests.test(headers=headers):
-            denial = await knock(headers).denied()
+            denial = await open_socket(headers).denied()
             assert denial.status == 401
             assert 'error="invalid_token"' in denial.headers["www-authenticate"]
             assert b"mallory" not in denial.body
 
 
 async def test_a_token_in_the_query_is_ignored() -> None:
-    denial = await knock(query_string=b"access_token=secret-alice").denied()
+    denial = await open_socket(query_string=b"access_token=secret-alice").denied()
     assert denial.status == 401
 
 
 async def test_an_unavailable_backend_is_not_an_invalid_token(settings: Any) -> None:
     settings.MCP = {"AUTH": UNAVAILABLE_VERIFIER}
-    denial = await knock(bearer("alice")).denied()
+    denial = await open_socket(bearer("alice")).denied()
     assert denial.status == 503
     assert int(denial.headers["retry-after"]) >= 1
 
@@ -171,7 +171,7 @@ async def test_an_unavailable_backend_is_not_an_invalid_token(settings: Any) -> 
 async def test_host_and_origin_are_checked_before_the_token(subtests: pytest.Subtests) -> None:
     for headers in [{"host": "evil.example"}, {"origin": "https://evil.example"}, {"origin": "null"}]:
         with subtests.test(headers=headers):
-            denial = await knock({**bearer("mallory"), **headers}).denied()
+            denial = await open_socket({**bearer("mallory"), **headers}).denied()
             assert denial.status == 403
             assert "www-authenticate" not in denial.headers
 
@@ -179,24 +179,24 @@ async def test_host_and_origin_are_checked_before_the_token(subtests: pytest.Sub
 async def test_pages_of_the_site_and_of_loopback_get_a_socket(subtests: pytest.Subtests) -> None:
     for origin in ["https://mcp.example", "http://localhost:3000"]:
         with subtests.test(origin=origin):
-            socket = knock({"host": "mcp.example", "origin": origin, **offer("mcp", "mcp.bearer.secret-alice")})
+            socket = open_socket({"host": "mcp.example", "origin": origin, **offer("mcp", "mcp.bearer.secret-alice")})
             assert await socket.accepted() == "mcp"
             socket.leave()
             await socket.finish()
 
 
 async def test_a_server_without_the_denial_extension_closes_the_socket() -> None:
-    assert (await knock(extensions={}).denied()).status == 403
-    assert (await knock(extensions=None).denied()).status == 403
+    assert (await open_socket(extensions={}).denied()).status == 403
+    assert (await open_socket(extensions=None).denied()).status == 403
 
 
 async def test_a_caller_through_a_proxy_is_not_local(settings: Any) -> None:
     settings.MCP = {"AUTH": "none"}
-    denial = await knock({"x-forwarded-for": "10.0.0.1"}).denied()
+    denial = await open_socket({"x-forwarded-for": "10.0.0.1"}).denied()
     assert denial.status == 403
-    denial = await knock(client=("10.0.0.1", 1)).denied()
+    denial = await open_socket(client=("10.0.0.1", 1)).denied()
     assert denial.status == 403
-    socket = knock()
+    socket = open_socket()
     assert await socket.accepted() is None
     socket.leave()
     await socket.finish()
@@ -204,17 +204,17 @@ async def test_a_caller_through_a_proxy_is_not_local(settings: Any) -> None:
 
 async def test_sockets_count_as_streams_of_their_owner(settings: Any) -> None:
     settings.MCP = {"AUTH": PEOPLE, "LIMITS": {"MAX_STREAMS_PER_OWNER": 1}}
-    first = knock(bearer("alice"))
+    first = open_socket(bearer("alice"))
     await first.accepted()
-    second = await knock(bearer("alice")).denied()
+    second = await open_socket(bearer("alice")).denied()
     assert second.status in (429, 503)
     assert int(second.headers["retry-after"]) >= 1
     assert json.loads(second.body)["error"]["code"] == -32603
-    other = knock(bearer("bob"))
+    other = open_socket(bearer("bob"))
     await other.accepted()
     first.leave()
     await first.finish()
-    third = knock(bearer("alice"))
+    third = open_socket(bearer("alice"))
     await third.accepted()
     for socket in (other, third):
         socket.leave()
@@ -225,7 +225,7 @@ async def test_sockets_count_as_streams_of_their_owner(settings: Any) -> None:
 async def test_no_socket_is_accepted_during_shutdown() -> None:
     await get_services().lifecycle.shutdown()
     try:
-        denial = await knock(bearer("alice")).denied()
+        denial = await open_socket(bearer("alice")).denied()
     finally:
         await get_services().lifecycle.startup([])
     assert denial.status == 503
@@ -233,7 +233,7 @@ async def test_no_socket_is_accepted_during_shutdown() -> None:
 
 
 async def test_a_disconnect_before_the_accept_releases_the_socket() -> None:
-    socket = knock(bearer("alice"))
+    socket = open_socket(bearer("alice"))
     socket.leave()
     await socket.finish()
     assert not len(get_services().stream_limiter)
@@ -243,7 +243,7 @@ async def test_a_personal_token_opens_a_socket(settings: Any) -> None:
     settings.MCP = {"AUTH": "token"}
     user = await get_user_model().objects.acreate_user("ann")
     _, secret = await sync_to_async(PersonalAccessToken.issue)(user=user, name="laptop", expires=None)
-    socket = knock(offer("mcp", f"mcp.bearer.{secret}"))
+    socket = open_socket(offer("mcp", f"mcp.bearer.{secret}"))
     assert await socket.accepted() == "mcp"
     seen = await socket.value("who")
     assert (seen["subject"], seen["user"]) == (str(user.pk), "ann")
@@ -254,7 +254,7 @@ async def test_a_personal_token_opens_a_socket(settings: Any) -> None:
 async def test_the_user_of_local_callers_is_read_again(settings: Any) -> None:
     settings.MCP = {"AUTH": "none", "LOCAL_USER": "ann"}
     user = await get_user_model().objects.acreate_user("ann")
-    socket = knock()
+    socket = open_socket()
     assert await socket.accepted() is None
     assert (await socket.value("who"))["user"] == "ann"
     user.is_active = False
@@ -272,6 +272,6 @@ async def test_a_refusal_after_a_disconnect_is_not_an_error() -> None:
     async def send(event: Any) -> None:
         raise RuntimeError("closed")
 
-    socket = knock()
+    socket = open_socket()
     socket._send = send  # type: ignore[method-assign]
     await socket.finish()

@@ -65,7 +65,7 @@ def a_server(name: str) -> Server:
     return server
 
 
-async def seen(app: Any, path: str, headers: Any = (), **scope: Any) -> dict[str, Any]:
+async def describe_socket(app: Any, path: str, headers: Any = (), **scope: Any) -> dict[str, Any]:
     """Open a socket; return the result of its tool."""
     socket = Socket(app, path, headers, **scope)
     await socket.accepted()
@@ -89,13 +89,13 @@ async def test_every_server_of_the_setting_has_its_sockets(subtests: pytest.Subt
                 assert (await first.request("server/discover"))["result"]["_meta"][SERVER_INFO]["name"] == "first"
                 first.leave()
                 await first.finish()
-                second = await seen(app, f"/mcp/socket_other/ws{slash}")
+                second = await describe_socket(app, f"/mcp/socket_other/ws{slash}")
                 assert (second["server"], second["kwargs"], second["path"]) == (
                     "another",
                     {},
                     f"/mcp/socket_other/ws{slash}",
                 )
-                third = await seen(app, f"/mcp/of/acme/3/ws{slash}")
+                third = await describe_socket(app, f"/mcp/of/acme/3/ws{slash}")
                 assert third["server"] == "socket_tenants"
                 assert third["kwargs"] == third["matched"] == {"tenant": "acme", "floor": 3}
 
@@ -104,8 +104,10 @@ async def test_a_root_path_is_removed(subtests: pytest.Subtests) -> None:
     for door in [0, 1]:
         with subtests.test(door=door):
             app = of_the_setting()[door]
-            assert (await seen(app, "/api/mcp/socket_other/ws", root_path="/api"))["path"] == "/api/mcp/socket_other/ws"
-            assert (await seen(app, "/api/mcp/of/acme/3/ws", root_path="/api"))["kwargs"] == {
+            assert (await describe_socket(app, "/api/mcp/socket_other/ws", root_path="/api"))[
+                "path"
+            ] == "/api/mcp/socket_other/ws"
+            assert (await describe_socket(app, "/api/mcp/of/acme/3/ws", root_path="/api"))["kwargs"] == {
                 "tenant": "acme",
                 "floor": 3,
             }
@@ -113,8 +115,8 @@ async def test_a_root_path_is_removed(subtests: pytest.Subtests) -> None:
 
 async def test_servers_outside_the_settings_have_sockets_at_their_paths() -> None:
     app = mount(inner, servers={"one": a_server("one"), "/two/<int:number>/": a_server("two")})
-    assert (await seen(app, "/one/ws"))["server"] == "one"
-    two = await seen(app, "/two/5/ws/")
+    assert (await describe_socket(app, "/one/ws"))["server"] == "one"
+    two = await describe_socket(app, "/two/5/ws/")
     assert (two["server"], two["kwargs"], two["route"]) == ("two", {"number": 5}, "two/<int:number>/ws")
     assert await Socket(app, "/mcp/ws").accepted() == "inner /mcp/ws"
 
@@ -151,7 +153,7 @@ async def test_the_examples_of_the_documentation_serve_sockets(subtests: pytest.
 
 async def test_a_custom_route_serves_a_server() -> None:
     app = URLRouter([path("chat/<slug:house>", Consumer.as_asgi(server="socket_other"))])
-    found = await seen(app, "/chat/main")
+    found = await describe_socket(app, "/chat/main")
     assert (found["server"], found["kwargs"], found["path"]) == ("another", {"house": "main"}, "/chat/main")
 
 
@@ -174,15 +176,15 @@ def test_the_patterns_follow_the_setting() -> None:
 
 async def test_the_request_of_a_handler_is_the_handshake(settings: Any) -> None:
     settings.ALLOWED_HOSTS = ["127.0.0.1"]
-    found = await seen(mount(inner), "/mcp/socket_other/ws", query_string=b"a=1", scheme="ws")
+    found = await describe_socket(mount(inner), "/mcp/socket_other/ws", query_string=b"a=1", scheme="ws")
     assert (found["method"], found["secure"], found["query"]) == ("GET", False, {"a": "1"})
     assert found["address"] == "http://127.0.0.1:8000/mcp/socket_other/ws?a=1"
-    found = await seen(mount(inner), "/mcp/socket_other/ws", scheme="wss")
+    found = await describe_socket(mount(inner), "/mcp/socket_other/ws", scheme="wss")
     assert (found["secure"], found["address"]) == (True, "https://127.0.0.1:8000/mcp/socket_other/ws")
 
 
 async def test_handlers_run_in_the_language_of_the_handshake(settings: Any) -> None:
     settings.MIDDLEWARE = ["django.middleware.locale.LocaleMiddleware"]
     app = mount(inner)
-    assert (await seen(app, "/mcp/socket_other/ws", {"accept-language": "de"}))["monday"] == "Montag"
-    assert (await seen(app, "/mcp/socket_other/ws"))["monday"] == "Monday"
+    assert (await describe_socket(app, "/mcp/socket_other/ws", {"accept-language": "de"}))["monday"] == "Montag"
+    assert (await describe_socket(app, "/mcp/socket_other/ws"))["monday"] == "Monday"

@@ -32,7 +32,7 @@ def _issued(**how: Any) -> tuple[PersonalAccessToken, str]:
 issued = sync_to_async(_issued)
 
 
-def knock(token: str | None, form: str = "header", where: str = "/mcp/ws", **scope: Any) -> Socket:
+def open_socket(token: str | None, form: str = "header", where: str = "/mcp/ws", **scope: Any) -> Socket:
     """Open a socket with a token in either of its forms."""
     headers = {"authorization": f"Bearer {token}"}
     if form == "subprotocol":
@@ -40,9 +40,9 @@ def knock(token: str | None, form: str = "header", where: str = "/mcp/ws", **sco
     return Socket(mount(get_asgi_application()), where, headers if token else {}, **scope)
 
 
-async def opened(token: str, form: str = "header") -> Socket:
+async def open_used_socket(token: str, form: str = "header") -> Socket:
     """A socket that is used, and was seen to be good."""
-    socket = knock(token, form)
+    socket = open_socket(token, form)
     assert await socket.accepted() == ("mcp" if form == "subprotocol" else None)
     assert "result" in await socket.request("tools/list")
     return socket
@@ -52,10 +52,10 @@ async def test_a_token_for_one_server_opens_only_its_sockets(subtests: pytest.Su
     for form in FORMS:
         with subtests.test(form=form):
             _, token = await issued(audience="default")
-            socket = await opened(token, form)
+            socket = await open_used_socket(token, form)
             socket.leave()
             await socket.finish()
-            denial = await knock(token, form, "/mcp/other/ws").denied()
+            denial = await open_socket(token, form, "/mcp/other/ws").denied()
             assert denial.status == 401
             assert 'error="invalid_token"' in denial.headers["www-authenticate"]
 
@@ -70,14 +70,17 @@ async def test_an_invalid_token_opens_no_socket_and_the_reason_is_not_sent(subte
                     await sync_to_async(row.revoke)()
                 if why == "deactivated":
                     await User.objects.aupdate(is_active=False)
-                denial, unknown = await knock(token, form).denied(), await knock(f"{token[:-1]}x", form).denied()
+                denial, unknown = (
+                    await open_socket(token, form).denied(),
+                    await open_socket(f"{token[:-1]}x", form).denied(),
+                )
                 assert denial.status == unknown.status == 401
                 assert (denial.headers, denial.body) == (unknown.headers, unknown.body)
 
 
 async def test_a_message_with_a_revoked_token_closes_the_socket() -> None:
     row, token = await issued()
-    socket = await opened(token)
+    socket = await open_used_socket(token)
     await sync_to_async(row.revoke)()
     socket.start("tools/list")
     assert await socket.closed() == (4401, "The credential has expired or was revoked")
@@ -85,7 +88,7 @@ async def test_a_message_with_a_revoked_token_closes_the_socket() -> None:
 
 async def test_a_silent_socket_is_closed_soon_after_its_token_is_revoked(clock: Clock) -> None:
     row, token = await issued()
-    socket = await opened(token)
+    socket = await open_used_socket(token)
     await sync_to_async(row.revoke)()
     await clock.advance_until(socket.task.done)
     assert (await socket.closed())[0] == 4401
@@ -93,7 +96,7 @@ async def test_a_silent_socket_is_closed_soon_after_its_token_is_revoked(clock: 
 
 async def test_a_silent_socket_is_closed_when_its_token_expires(clock: Clock) -> None:
     _, token = await issued(expires=timezone.now() + timedelta(seconds=60))
-    socket = await opened(token)
+    socket = await open_used_socket(token)
     await clock.advance(59)
     assert not socket.task.done()
     await clock.advance_until(socket.task.done)
@@ -102,7 +105,7 @@ async def test_a_silent_socket_is_closed_when_its_token_expires(clock: Clock) ->
 
 async def test_a_socket_is_closed_when_its_user_is_deactivated() -> None:
     _, token = await issued()
-    socket = await opened(token)
+    socket = await open_used_socket(token)
     user = await User.objects.aget()
     user.is_active = False
     await user.asave()
@@ -112,7 +115,7 @@ async def test_a_socket_is_closed_when_its_user_is_deactivated() -> None:
 
 async def test_a_socket_is_closed_when_its_token_has_lost_a_scope() -> None:
     row, token = await issued(scopes=["a", "b"])
-    socket = await opened(token)
+    socket = await open_used_socket(token)
     row.scopes = ["a"]
     await row.asave()
     socket.start("tools/list")
@@ -133,6 +136,6 @@ async def test_a_token_in_the_query_opens_no_socket(subtests: pytest.Subtests) -
     for name in ["access_token", "token", "bearer", "ticket", "authorization"]:
         with subtests.test(name=name):
             _, token = await issued()
-            denial = await knock(None, query_string=f"{name}={token}".encode()).denied()
+            denial = await open_socket(None, query_string=f"{name}={token}".encode()).denied()
             assert denial.status == 401
             assert token.encode() not in denial.body
