@@ -35,17 +35,17 @@ CAPABLE = types.SamplingCapability(tools=types.SamplingToolsCapability())
 
 
 class User:
-    """Answers what the fixtures ask, and notes it."""
+    """Answers the requests of the fixtures, and records them."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.told = asyncio.Event()
+        self.updated = asyncio.Event()
 
-    async def hear(self, message: Any) -> None:
-        said = getattr(message, "root", None)
-        if isinstance(said, types.ResourceUpdatedNotification):
-            assert str(said.params.uri) == WATCHED, said
-            self.told.set()
+    async def handle_message(self, message: Any) -> None:
+        notification = getattr(message, "root", None)
+        if isinstance(notification, types.ResourceUpdatedNotification):
+            assert str(notification.params.uri) == WATCHED, notification
+            self.updated.set()
 
     async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
         self.asked.append(params.message)
@@ -55,32 +55,34 @@ class User:
         return types.ElicitResult(action="accept", content=content)
 
     async def sample(self, context: Any, params: Any) -> types.CreateMessageResultWithTools:
-        """Use the tool that is offered, then say what came of it."""
+        """Use the offered tool, then return its result."""
         last = params.messages[-1].content
         last = last[0] if isinstance(last, list) else last
         if last.type == "tool_result":
-            said: Any = types.TextContent(type="text", text=last.content[0].text)
-            return types.CreateMessageResultWithTools(role="assistant", content=said, model="m", stopReason="endTurn")
+            content: Any = types.TextContent(type="text", text=last.content[0].text)
+            return types.CreateMessageResultWithTools(
+                role="assistant", content=content, model="m", stopReason="endTurn"
+            )
         assert [tool.name for tool in params.tools] == ["distance"], params
         use = types.ToolUseContent(type="tool_use", id="u1", name="distance", input={"stops": 1})
         return types.CreateMessageResultWithTools(role="assistant", content=[use], model="m", stopReason="toolUse")
 
 
 def transport(way: str, target: str) -> AbstractAsyncContextManager[tuple[Any, ...]]:
-    """Open one of the ways in; its first two things are the streams."""
+    """Open a transport; the first two values are the streams."""
     if way == "stdio":
         return stdio_client(StdioServerParameters(**json.loads(target)))
-    warnings.simplefilter("ignore", DeprecationWarning)  # 1.30 says that 2.0 has no WebSocket
+    warnings.simplefilter("ignore", DeprecationWarning)  # 1.30 warns that 2.0 has no WebSocket
     return {"http": streamable_http_client, "sse": sse_client, "websocket": websocket_client}[way](target)
 
 
-async def check(way: str, target: str, said: str) -> str:
-    """List, call, and where the fixtures are served everything else that a client does."""
-    calls: Any = json.loads(said)
-    user, heard = User(), []
+async def check(way: str, target: str, calls_json: str) -> str:
+    """List, call, and use all other features of the fixtures."""
+    calls: Any = json.loads(calls_json)
+    user, progressed = User(), []
 
     async def progress(value: float, total: float | None, message: str | None) -> None:
-        heard.append(value)
+        progressed.append(value)
 
     async with (
         transport(way, target) as (read, write, *_),
@@ -90,7 +92,7 @@ async def check(way: str, target: str, said: str) -> str:
             elicitation_callback=user.elicit,
             sampling_callback=user.sample,
             sampling_capabilities=CAPABLE,
-            message_handler=user.hear,
+            message_handler=user.handle_message,
         ) as session,
     ):
         hello = await session.initialize()
@@ -105,7 +107,7 @@ async def check(way: str, target: str, said: str) -> str:
         assert not result.isError, result
         if "test_input_required_result_multi_round" in names:
             await fixtures(session, progress)
-            assert heard == [0, 50, 100], heard
+            assert progressed == [0, 50, 100], progressed
             assert len(user.asked) == 2, user.asked
             await watch(session, user)
             await journey(session, user)
@@ -142,27 +144,27 @@ async def fixtures(session: ClientSession, progress: Any) -> None:
 
 
 async def watch(session: ClientSession, user: User) -> None:
-    """Be told on the session's stream, or on its only channel, that a resource changed."""
+    """Wait for the notification that a resource changed."""
     await session.subscribe_resource(WATCHED)
-    # Over HTTP the client opens the stream by itself, and does not say when.
+    # Over HTTP the client opens the stream by itself, without a sign of it.
     for _ in range(20):
         await session.call_tool("touch_watched_resource", {})
         with suppress(TimeoutError):
-            await asyncio.wait_for(user.told.wait(), 0.5)
+            await asyncio.wait_for(user.updated.wait(), 0.5)
             return
     raise AssertionError("nothing was told")
 
 
 async def journey(session: ClientSession, user: User) -> None:
-    """One handler that asks, loops, samples and books; it books once a call."""
+    """Call one handler that asks, loops, samples and books; it books once a call."""
     numbers = []
     for _ in range(2):
         user.asked.clear()
         result = await session.call_tool("plan_journey", {})
-        told = JOURNEY.fullmatch(result.content[0].text)
-        assert told is not None, result
+        found = JOURNEY.fullmatch(result.content[0].text)
+        assert found is not None, result
         assert user.asked == list(TRAVELLER), user.asked
-        numbers.append(int(told[1]))
+        numbers.append(int(found[1]))
     assert numbers[1] == numbers[0] + 1, numbers
 
 

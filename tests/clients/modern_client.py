@@ -31,16 +31,16 @@ CAPABLE = types.SamplingCapability(tools=types.SamplingToolsCapability())
 
 
 class User:
-    """Answers what the fixtures ask, and notes it."""
+    """Answers the requests of the fixtures, and records them."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.told = asyncio.Event()
+        self.updated = asyncio.Event()
 
-    async def hear(self, message: Any) -> None:
+    async def handle_message(self, message: Any) -> None:
         if isinstance(message, types.ResourceUpdatedNotification):
             assert message.params.uri == WATCHED, message
-            self.told.set()
+            self.updated.set()
 
     async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
         self.asked.append(params.message)
@@ -50,26 +50,28 @@ class User:
         return types.ElicitResult(action="accept", content=content)
 
     async def sample(self, context: Any, params: Any) -> types.CreateMessageResultWithTools:
-        """Use the tool that is offered, then say what came of it."""
+        """Use the offered tool, then return its result."""
         last = params.messages[-1].content
         last = last[0] if isinstance(last, list) else last
         if last.type == "tool_result":
-            said: Any = types.TextContent(type="text", text=last.content[0].text)
-            return types.CreateMessageResultWithTools(role="assistant", content=said, model="m", stop_reason="endTurn")
+            content: Any = types.TextContent(type="text", text=last.content[0].text)
+            return types.CreateMessageResultWithTools(
+                role="assistant", content=content, model="m", stop_reason="endTurn"
+            )
         assert [tool.name for tool in params.tools] == ["distance"], params
         use = types.ToolUseContent(type="tool_use", id="u1", name="distance", input={"stops": 1})
         return types.CreateMessageResultWithTools(role="assistant", content=[use], model="m", stop_reason="toolUse")
 
 
 def server(way: str, target: str) -> Any:
-    """What the client takes for one of the ways in."""
-    return {"http": str, "sse": sse_client, "stdio": lambda said: StdioServerParameters(**json.loads(said))}[way](
+    """Build the argument of the client for a transport."""
+    return {"http": str, "sse": sse_client, "stdio": lambda text: StdioServerParameters(**json.loads(text))}[way](
         target
     )
 
 
 async def check(way: str, target: str, calls: Any, mode: str) -> str:
-    """List, call, and where the fixtures are served a tool that asks twice. A list of calls is a plan to read."""
+    """List, call, and use the fixture that asks twice. A list of calls is a plan to read."""
     user = User()
     async with Client(
         server(way, target),
@@ -77,7 +79,7 @@ async def check(way: str, target: str, calls: Any, mode: str) -> str:
         elicitation_callback=user.elicit,
         sampling_callback=user.sample,
         sampling_capabilities=CAPABLE,
-        message_handler=user.hear,
+        message_handler=user.handle_message,
     ) as client:
         if isinstance(calls, list):
             return f"{await read_plan(client, calls)}, {client.protocol_version}"
@@ -111,7 +113,7 @@ async def read_plan(client: Client, plan: list[Any]) -> str:
 
 
 async def watch(client: Client, user: User) -> None:
-    """Be told that a resource changed: on a stream of changes, or on that of the session."""
+    """Wait for the notification that a resource changed."""
     if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
         async with client.listen(resource_subscriptions=[WATCHED]) as changes:
             await client.call_tool("touch_watched_resource", {})
@@ -122,11 +124,11 @@ async def watch(client: Client, user: User) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # this client deprecates what its old revisions have
         await client.subscribe_resource(WATCHED)
-    # The client opens the stream of its session by itself, and does not say when.
+    # The client opens the stream of its session by itself, without a sign of it.
     for _ in range(20):
         await client.call_tool("touch_watched_resource", {})
         with suppress(TimeoutError):
-            await asyncio.wait_for(user.told.wait(), 0.5)
+            await asyncio.wait_for(user.updated.wait(), 0.5)
             return
     raise AssertionError("nothing was told")
 
@@ -137,8 +139,8 @@ async def journey(client: Client, user: User) -> None:
     for _ in range(2):
         user.asked.clear()
         result = await client.call_tool("plan_journey", {})
-        told = JOURNEY.fullmatch(result.content[0].text)
-        assert told is not None, result
+        found = JOURNEY.fullmatch(result.content[0].text)
+        assert found is not None, result
         assert user.asked == list(TRAVELLER), user.asked
-        numbers.append(int(told[1]))
+        numbers.append(int(found[1]))
     assert numbers[1] == numbers[0] + 1, numbers

@@ -19,13 +19,13 @@ from tests.clients.modern_client import JOURNEY, TRAVELLER
 from tests.support.waiting import WAIT_SECONDS
 
 STATELESS = "2026-07-28"
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 WAITS = 0.5
-"""Seconds until a change is made again: nobody says when a stream of changes is open."""
+"""Seconds until a change is made again: no message tells when a stream of changes is open."""
 
 
 class User:
-    """Answers what servers ask, and notes it and what they tell."""
+    """Answers the requests of servers, and records them and their notifications."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -42,35 +42,37 @@ class User:
         return {name: _filled(name, field) for name, field in fields.items()}
 
     async def sample(self, params: types.CreateMessageRequestParams) -> Any:
-        """Use the tool that is offered, once; otherwise say what was asked, in capitals."""
+        """Use the offered tool once; otherwise return the text in capitals."""
         last = params.messages[-1].content
         last = last[0] if isinstance(last, list) else last
         if isinstance(last, types.TextContent) and not params.tools:
             self.sampled.append(last.text)
-            said: Any = types.TextContent(type="text", text=last.text.upper())
-            return types.CreateMessageResult(role="assistant", content=said, model="m", stop_reason="endTurn")
+            content: Any = types.TextContent(type="text", text=last.text.upper())
+            return types.CreateMessageResult(role="assistant", content=content, model="m", stop_reason="endTurn")
         if last.type == "tool_result":
-            said = types.TextContent(type="text", text=last.content[0].text)
-            return types.CreateMessageResultWithTools(role="assistant", content=said, model="m", stop_reason="endTurn")
+            content = types.TextContent(type="text", text=last.content[0].text)
+            return types.CreateMessageResultWithTools(
+                role="assistant", content=content, model="m", stop_reason="endTurn"
+            )
         assert [tool.name for tool in params.tools or ()] == ["distance"], params
         use = types.ToolUseContent(type="tool_use", id="u1", name="distance", input={"stops": 1})
         return types.CreateMessageResultWithTools(role="assistant", content=[use], model="m", stop_reason="toolUse")
 
 
-def target(way: str, said: str) -> Any:
-    """Where the server is."""
+def target(way: str, address: str) -> Any:
+    """Build the target."""
     if way != "stdio":
-        return {"http": StreamableHTTP, "sse": SSE, "websocket": WebSocket}[way](said)
-    command = json.loads(said)
+        return {"http": StreamableHTTP, "sse": SSE, "websocket": WebSocket}[way](address)
+    command = json.loads(address)
     environment = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     return Stdio(command["command"], command["args"], env={**environment, **command.get("env", {})})
 
 
-async def check(way: str, said: str, calls: dict[str, Any], mode: str) -> str:
-    """List and call; and what the server has besides, where it is one that is known here."""
+async def check(way: str, address: str, calls: dict[str, Any], mode: str) -> str:
+    """List and call; and use all other features of a known server."""
     user = User()
     async with Client(
-        target(way, said),
+        target(way, address),
         protocol_version=None if mode == "auto" else mode,
         elicitation=user.elicit,
         sampling=user.sample,
@@ -144,18 +146,18 @@ async def _sdk(client: Client, user: User) -> None:
 
 
 async def _progress(client: Client, tool: str, arguments: dict[str, Any], last: float) -> None:
-    """Be told how far a call is, to its end; that may be a moment after its result."""
+    """Wait for all progress of a call; the end may come a moment after its result."""
     steps: asyncio.Queue[float] = asyncio.Queue()
     await client.call_tool(tool, arguments, on_progress=lambda done, *_: steps.put_nowait(done))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while await steps.get() != last:
             pass
 
 
 async def _watch(client: Client, user: User, uri: str, tool: str) -> None:
-    """Be told that a resource changed."""
+    """Wait for the notification that a resource changed."""
     await client.subscribe(uri)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while user.changed.empty():
             await client.call_tool(tool)
             with suppress(TimeoutError):
@@ -171,7 +173,7 @@ async def _text(client: Client, tool: str, **arguments: Any) -> str:
 
 
 def _filled(name: str, field: dict[str, Any]) -> Any:
-    """Something that a field of a form takes."""
+    """Choose a valid value for a field of a form."""
     if "default" in field:
         return field["default"]
     if choices := field.get("enum") or [choice["const"] for choice in field.get("oneOf", ())]:

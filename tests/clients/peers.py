@@ -39,8 +39,8 @@ TYPESCRIPT = {
 }
 """Directories and their packages."""
 QUOTED_SKILLS = ("skill://conformance/quoted/SKILL.md", "skill://conformance/single/SKILL.md")
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+DIRECTORY = Path(__file__).parent
+ROOT = DIRECTORY.parents[1]
 PROCESSES = {name: PeerProcess() for name in ("legacy_client", *TYPESCRIPT, "inspector_cli")}
 installing = threading.Lock()
 
@@ -64,21 +64,21 @@ class Peer(NamedTuple):
 
 
 def _legacy(way: str, target: Target, calls: Calls) -> str:
-    command = [legacy_python(), str(HERE / "legacy_client.py")]
-    return PROCESSES["legacy_client"].check(command, way, _said(target), json.dumps(calls))
+    command = [legacy_python(), str(DIRECTORY / "legacy_client.py")]
+    return PROCESSES["legacy_client"].check(command, way, encode_target(target), json.dumps(calls))
 
 
 def _modern(mode: str, way: str, target: Target, calls: Calls) -> str:
-    return run_check(modern_client.check(way, _said(target), calls, mode))
+    return run_check(modern_client.check(way, encode_target(target), calls, mode))
 
 
 def _ours(mode: str, way: str, target: Target, calls: Calls) -> str:
-    return run_check(our_client.check(way, _said(target), calls, mode))
+    return run_check(our_client.check(way, encode_target(target), calls, mode))
 
 
 def _typescript(script: str, mode: str, way: str, target: Target, calls: Calls) -> str:
     node, path = typescript_script(script, script)
-    return PROCESSES[script].check([node, path], way, _said(target), json.dumps(calls), mode)
+    return PROCESSES[script].check([node, path], way, encode_target(target), json.dumps(calls), mode)
 
 
 def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
@@ -114,7 +114,7 @@ def _inspector_cli(*arguments: str) -> str:
 
 def _our_skills(way: str, target: Target, calls: Calls) -> str:
     """Read each file of each skill, and write the skills to folders."""
-    with tempfile.TemporaryDirectory() as directory, Client(StreamableHTTP(_said(target))).blocking() as client:
+    with tempfile.TemporaryDirectory() as directory, Client(StreamableHTTP(encode_target(target))).blocking() as client:
         skills = client.list_skills()
         for skill in skills:
             skill.to_directory(directory)
@@ -126,18 +126,18 @@ def _our_skills(way: str, target: Target, calls: Calls) -> str:
 
 def _typescript_skills(way: str, target: Target, calls: Calls) -> str:
     node, path = typescript_script("typescript_v2", "typescript_skills")
-    return run_peer([node, path, _said(target)])
+    return run_peer([node, path, encode_target(target)])
 
 
 def _fastmcp_skills(way: str, target: Target, calls: Calls) -> str:
     """Read the skills whose values YAML 1.1 reads alike."""
     python = client_python("fastmcp-skills", *FASTMCP)
-    return run_peer([python, str(HERE / "fastmcp_skills.py"), _said(target), *QUOTED_SKILLS])
+    return run_peer([python, str(DIRECTORY / "fastmcp_skills.py"), encode_target(target), *QUOTED_SKILLS])
 
 
 def _inspector_skills(way: str, target: Target, calls: Calls) -> str:
     """Verify each file and the frontmatter of each skill."""
-    where = ["--server-url", _said(target), "--transport", way, "--protocol-era", "modern", "--format", "json"]
+    where = ["--server-url", encode_target(target), "--transport", way, "--protocol-era", "modern", "--format", "json"]
     printed = _inspector_cli(*where, "--method", "skills/list", "--verify")
     skills = [found for line in printed.splitlines() if "uri" in (found := json.loads(line))]
     complaints = [skill for skill in skills if not skill["ok"] or skill["frontmatter"] or _has_errors(skill)]
@@ -214,7 +214,7 @@ def _copied_script(package: str, script: str) -> tuple[str, str]:
 def _copy_scripts(home: Path, script: str) -> str:
     """Copy a script to where its package is, with the modules beside it; return its path."""
     for name in (script, "traveller", "reader", "requests"):
-        shutil.copy(HERE / f"{name}.mjs", home)
+        shutil.copy(DIRECTORY / f"{name}.mjs", home)
     return str(home / f"{Path(script).name}.mjs")
 
 
@@ -224,18 +224,18 @@ def inspector_tool() -> list[str]:
 
 
 def everything_server() -> list[str]:
-    """The command of the TypeScript reference server, but for the transport."""
+    """Return the command of the TypeScript reference server, without the transport."""
     with installing:
         home, node = installed_package("everything", EVERYTHING)
     return [node, str(home / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js")]
 
 
-def _said(target: Target) -> str:
+def encode_target(target: Target) -> str:
     return target if isinstance(target, str) else json.dumps(target)
 
 
 def _result(printed: dict[str, Any]) -> dict[str, Any]:
-    """The method's result, which the Inspector prints bare or below "result"."""
+    """Return the result of the method, which the Inspector prints bare or below "result"."""
     result: dict[str, Any] = printed.get("result", printed)
     return result
 
@@ -264,7 +264,7 @@ def run_peer(command: list[str]) -> str:
 
 
 def output(command: list[str], environment: dict[str, str], *, limit: float = LIMIT) -> str:
-    """What a command printed. Raises Failed with what it said when it ended badly."""
+    """Return the output of a command. Raises Failed with the output if it fails."""
     run = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from tests.clients import peers
 from tests.clients.peer_process import Failed
-from tests.clients.peers import HERE, OURS, PEERS, ROOT, SKILL_PEERS, Peer, Target, output
+from tests.clients.peers import DIRECTORY, OURS, PEERS, ROOT, SKILL_PEERS, Peer, Target, output
 from tests.conformance.__main__ import DOORS, fixtures_server, listens
 from tests.conformance.server import fixtures_database
 from tests.support.ports import take_port
@@ -91,7 +91,7 @@ def demo() -> Iterator[Place]:
 @contextmanager
 def sdk_server() -> Iterator[Place]:
     """A server on the official SDK, in both eras, by every way that it has."""
-    script = str(HERE / "sdk_server.py")
+    script = str(DIRECTORY / "sdk_server.py")
     with _listening([sys.executable, script], port := take_port()):
         origin = f"http://127.0.0.1:{port}"
         stdio: Target = {"command": sys.executable, "args": [script, "stdio"]}

@@ -37,8 +37,8 @@ class _Opened(dict[str, Place]):
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that starts slowly on a busy machine is not taken for one of the handshake era."""
+def long_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a server that starts slowly on a busy machine not count as one of the handshake era."""
     monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", WAIT_SECONDS)
 
 

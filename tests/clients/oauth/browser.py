@@ -1,4 +1,4 @@
-"""A browser without a screen: it follows redirects, logs in, and submits the forms that it finds, fields and all."""
+"""A browser without a screen: it follows redirects, logs in, and submits forms."""
 
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -14,7 +14,7 @@ MOST = 20
 
 
 class Form(HTMLParser):
-    """One form of a page: what a browser would send of it."""
+    """One form of a page, as a browser would submit it."""
 
     def __init__(self, action: str, method: str) -> None:
         super().__init__()
@@ -40,40 +40,42 @@ class _Forms(HTMLParser):
         self._open: Form | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        said = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         if tag == "form":
-            self._open = Form(urljoin(self._url, said.get("action") or self._url), said.get("method", "get").lower())
+            self._open = Form(
+                urljoin(self._url, attributes.get("action") or self._url), attributes.get("method", "get").lower()
+            )
             self.found.append(self._open)
-        elif self._open is not None and "disabled" not in said:
-            _add(self._open, tag, said)
+        elif self._open is not None and "disabled" not in attributes:
+            _add(self._open, tag, attributes)
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":
             self._open = None
 
 
-def _add(form: Form, tag: str, said: dict[str, str]) -> None:
-    kind = said.get("type", "submit" if tag == "button" else "text").lower()
-    pair = (said.get("name", ""), said.get("value", "on" if kind == "checkbox" else ""))
+def _add(form: Form, tag: str, attributes: dict[str, str]) -> None:
+    kind = attributes.get("type", "submit" if tag == "button" else "text").lower()
+    pair = (attributes.get("name", ""), attributes.get("value", "on" if kind == "checkbox" else ""))
     if tag == "button" or kind == "submit":
         form.buttons.append(pair)
     elif tag == "input" and kind == "checkbox":
         form.boxes.append(pair)
-        if "checked" in said:
+        if "checked" in attributes:
             form.fields.append(pair)
     elif tag in ("input", "textarea", "select"):
         form.fields.append(pair)
 
 
 def forms(page: str, url: str) -> list[Form]:
-    """The forms of a page."""
+    """Parse the forms of a page."""
     parser = _Forms(url)
     parser.feed(page)
     return parser.found
 
 
 class Browser:
-    """Somebody who logs in and decides. `unticked` names what is taken away from the consent."""
+    """A user who logs in and decides. `unticked` names the boxes to clear on the consent page."""
 
     def __init__(
         self, user: str = "alice", *, password: str = "pw", allow: bool = True, unticked: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The official SDK's client with its OAuth provider, and a browser for the person behind it.
+"""The official SDK's client with its OAuth provider, and a browser for its user.
 
 async with connected(url, Browser(), mode="auto") as connection:
     await connection.call("look")
@@ -25,7 +25,7 @@ MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 
 
 class Memory:
-    """What a client keeps from one start to the next."""
+    """The storage of a client between two starts."""
 
     def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
         self.tokens: OAuthToken | None = None
@@ -57,52 +57,52 @@ class Connection:
         self.challenges: list[str] = []
 
     async def note(self, answer: httpx2.Response) -> None:
-        """Remember an answer."""
+        """Record a response."""
         self.trace.append((answer.request.method, str(answer.request.url), answer.status_code))
         if challenge := answer.headers.get("www-authenticate"):
             self.challenges.append(challenge)
 
     def statuses(self, path: str) -> list[int]:
-        """The statuses of the answers of one path."""
+        """List the statuses of the responses of one path."""
         return [status for _, url, status in self.trace if urlsplit(url).path == path]
 
     @property
     def token(self) -> str:
-        """The access token that the client holds."""
+        """Return the access token of the client."""
         assert self.memory.tokens is not None
         return self.memory.tokens.access_token
 
     @property
     def scopes(self) -> set[str]:
-        """What was granted, besides refresh tokens, which this client asks for by a scope."""
+        """Return the granted scopes, without the one for refresh tokens."""
         assert self.memory.tokens is not None
         return set((self.memory.tokens.scope or "").split()) - {"offline_access"}
 
     async def names(self) -> list[str]:
-        """The tools that the client is shown."""
+        """List the tools that the client sees."""
         return [tool.name for tool in (await self.client.list_tools()).tools]
 
     async def call(self, tool: str, **arguments: Any) -> str:
-        """What a tool said."""
+        """Return the text of a tool's result."""
         result = await self.client.call_tool(tool, arguments)
         assert not result.is_error, result
         text: str = result.content[0].text  # type: ignore[union-attr]
         return text
 
     def expire(self) -> None:
-        """Let the client's clock say that its token is too old."""
+        """Expire the token by the clock of the client."""
         self.provider.context.token_expiry_time = 1.0
 
 
 def callback(browser: Browser, redirect: str) -> Any:
-    """What the client's listener hears when the browser was sent to its redirect URI."""
+    """Build the callback that receives the redirect of the browser."""
 
-    async def heard() -> AuthorizationCodeResult:
+    async def read_code() -> AuthorizationCodeResult:
         assert browser.address.startswith(f"{redirect}?"), browser.address
         said = {name: values[0] for name, values in parse_qs(urlsplit(browser.address).query).items()}
         return AuthorizationCodeResult(code=said.get("code", ""), state=said.get("state"), iss=said.get("iss"))
 
-    return heard
+    return read_code
 
 
 @asynccontextmanager
@@ -151,7 +151,7 @@ async def connected(
 
 
 def cause(problem: BaseException) -> BaseException:
-    """What is inside the groups that task groups make."""
+    """Return the exception inside the groups that task groups raise."""
     while isinstance(problem, BaseExceptionGroup):
         problem = problem.exceptions[0]
     return problem

@@ -13,7 +13,7 @@ from mcp_django.client.oauth.token_store import TokenRow
 from mcp_django.conf import get_settings
 
 
-def told(result: Any) -> JsonResponse:
+def respond_with_text(result: Any) -> JsonResponse:
     return JsonResponse({"said": result.content[0].text, "pid": os.getpid()})
 
 
@@ -22,25 +22,25 @@ def needed(problem: AuthorizationNeeded) -> JsonResponse:
 
 
 def plain(request: HttpRequest) -> JsonResponse:
-    """A view without an event loop."""
+    """Call without an event loop."""
     client = get_client("shop", user=request.user).blocking()
     try:
-        return told(client.call_tool("look", {}))
+        return respond_with_text(client.call_tool("look", {}))
     except AuthorizationNeeded as problem:
         return needed(problem)
 
 
 async def loop(request: HttpRequest) -> JsonResponse:
-    """A view with one."""
+    """Call on an event loop."""
     client = get_client("shop", user=await request.auser())
     try:
-        return told(await client.call_tool("look", {}))
+        return respond_with_text(await client.call_tool("look", {}))
     except AuthorizationNeeded as problem:
         return needed(problem)
 
 
 def age(request: HttpRequest) -> JsonResponse:
-    """Let the time of the user's token be over; how often there was another one."""
+    """Expire the token of the user; return how often it was renewed."""
     row = TokenRow(get_settings().clients["shop"], request.user)
     held = row.read()
     assert held is not None

@@ -21,7 +21,7 @@ GRANTS = ["authorization_code", "refresh_token"]
 
 
 def document(path: str, **more: Any) -> dict[str, Any]:
-    """What a public client says of itself."""
+    """Build the document of a public client."""
     return {
         "client_id": f"https://{HOST}{path}",
         "client_name": "Documented",
@@ -70,7 +70,7 @@ REAL: dict[str, tuple[dict[str, Any], str]] = {
 """Path to what is special about a vendor's document, and where its client is redirected to."""
 
 
-async def test_a_document_stands_for_registration(site: Site, documents: Documents, mode: str) -> None:
+async def test_a_document_replaces_registration(site: Site, documents: Documents, mode: str) -> None:
     path = f"/{site.server.kind}-{mode}"
     documents.pages[path] = document(path)
     async with connected(site.url, mode=mode, document=f"https://{HOST}{path}") as connection:
@@ -83,7 +83,7 @@ async def test_a_document_stands_for_registration(site: Site, documents: Documen
     assert HOST in connection.browser.pages[0]
 
 
-async def test_the_documents_of_the_vendors_are_taken(
+async def test_the_documents_of_the_vendors_are_accepted(
     sites: Sites, documents: Documents, subtests: pytest.Subtests
 ) -> None:
     for path in REAL:
@@ -109,9 +109,7 @@ WRONG: dict[str, Any] = {
 """Path to a page that describes no client, or none with the redirect URI that is asked for."""
 
 
-async def test_what_is_no_document_of_the_client_is_refused(
-    sites: Sites, documents: Documents, subtests: pytest.Subtests
-) -> None:
+async def test_an_invalid_document_is_refused(sites: Sites, documents: Documents, subtests: pytest.Subtests) -> None:
     for path in WRONG:
         with subtests.test(path=path):
             if WRONG[path] is not None:
@@ -119,9 +117,7 @@ async def test_what_is_no_document_of_the_client_is_refused(
             await refused(sites.get("uvicorn"), f"https://{HOST}{path}")
 
 
-async def test_a_host_that_is_not_public_is_not_asked(
-    sites: Sites, documents: Documents, subtests: pytest.Subtests
-) -> None:
+async def test_an_internal_host_is_not_requested(sites: Sites, documents: Documents, subtests: pytest.Subtests) -> None:
     for host in [INSIDE, "unknown.example", "127.0.0.1"]:
         with subtests.test(host=host):
             before = len(documents.asked)
@@ -130,7 +126,7 @@ async def test_a_host_that_is_not_public_is_not_asked(
 
 
 async def refused(site: Site, url: str) -> None:
-    """The person sees a page that says no; the browser is sent nowhere."""
+    """Assert that the user sees an error page, and that the browser is not redirected."""
     browser = Browser()
     with pytest.raises(BaseExceptionGroup):
         async with connected(site.url, browser, document=url, redirect=REDIRECT):

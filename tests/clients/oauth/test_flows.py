@@ -16,7 +16,7 @@ TOKEN = "/o/token/"
 
 
 async def bare(site: Site, token: str) -> int:
-    """The status of a call with a token, by nobody's client."""
+    """Return the status of a call with a token, without a registered client."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
     headers = {
         "Authorization": f"Bearer {token}",
@@ -46,7 +46,7 @@ async def revoke(connection: Connection, token: str) -> int:
         return (await http.post(str(metadata.revocation_endpoint), data=data)).status_code
 
 
-async def test_a_client_with_nothing_but_the_url_gets_in(site: Site, mode: str) -> None:
+async def test_a_client_needs_only_the_url(site: Site, mode: str) -> None:
     async with connected(site.url, mode=mode) as connection:
         assert connection.client.protocol_version == MODES[mode]
         assert await connection.names() == ["change", "look"]
@@ -60,7 +60,7 @@ async def test_a_client_with_nothing_but_the_url_gets_in(site: Site, mode: str) 
     ]
 
 
-async def test_under_wsgi_as_well(sites: Sites, subtests: pytest.Subtests) -> None:
+async def test_a_client_needs_only_the_url_under_wsgi(sites: Sites, subtests: pytest.Subtests) -> None:
     for mode in MODES:
         with subtests.test(mode=mode):
             site = sites.get("gunicorn-gthread")
@@ -69,13 +69,13 @@ async def test_under_wsgi_as_well(sites: Sites, subtests: pytest.Subtests) -> No
             site.server.settle()
 
 
-async def test_what_a_client_is_shown_depends_on_its_user(site: Site, mode: str) -> None:
+async def test_the_tools_of_a_client_depend_on_its_user(site: Site, mode: str) -> None:
     async with connected(site.url, Browser("carol"), mode=mode) as connection:
         assert await connection.names() == ["change", "hire", "look"]
         assert await connection.call("hire") == "3"
 
 
-async def test_a_client_registers_with_any_way_to_prove_itself(sites: Sites, subtests: pytest.Subtests) -> None:
+async def test_a_client_registers_with_any_authentication_method(sites: Sites, subtests: pytest.Subtests) -> None:
     for method in ["none", "client_secret_post", "client_secret_basic"]:
         with subtests.test(method=method):
             metadata = OAuthClientMetadata(
@@ -88,7 +88,7 @@ async def test_a_client_registers_with_any_way_to_prove_itself(sites: Sites, sub
             assert bool(connection.memory.client.client_secret) is (method != "none")
 
 
-async def test_the_url_may_be_written_in_another_way(sites: Sites, subtests: pytest.Subtests) -> None:
+async def test_the_url_may_have_another_spelling(sites: Sites, subtests: pytest.Subtests) -> None:
     for mode in MODES:
         with subtests.test(mode=mode):
             for change in ["slash", "capitals"]:
@@ -99,7 +99,7 @@ async def test_the_url_may_be_written_in_another_way(sites: Sites, subtests: pyt
                         assert await connection.call("look") == "alice looks"
 
 
-async def test_a_client_steps_up_when_a_tool_takes_more(site: Site, mode: str) -> None:
+async def test_a_client_steps_up_when_a_tool_needs_more_scopes(site: Site, mode: str) -> None:
     async with connected(site.url, mode=mode) as connection:
         assert await connection.call("look") == "alice looks"
         before = connection.token
@@ -114,7 +114,7 @@ async def test_a_client_steps_up_when_a_tool_takes_more(site: Site, mode: str) -
     assert connection.statuses(REGISTER) == [201]
 
 
-async def test_a_client_refreshes_its_token_without_asking_anybody(site: Site, mode: str) -> None:
+async def test_a_client_refreshes_its_token_without_consent(site: Site, mode: str) -> None:
     async with connected(site.url, mode=mode) as connection:
         assert await connection.call("look") == "alice looks"
         first = connection.memory.tokens
@@ -147,7 +147,7 @@ async def test_a_revoked_token_is_refused_at_the_next_call(site: Site, mode: str
         assert len(other.browser.pages) == 1
 
 
-async def test_who_cancels_leaves_the_client_with_a_clean_error(site: Site, mode: str) -> None:
+async def test_a_denied_consent_is_an_error_of_the_client(site: Site, mode: str) -> None:
     browser = Browser(allow=False)
     with pytest.raises(BaseExceptionGroup) as refused:
         async with connected(site.url, browser, mode=mode):
@@ -161,7 +161,7 @@ async def test_who_cancels_leaves_the_client_with_a_clean_error(site: Site, mode
     assert "code" not in said
 
 
-async def test_what_is_unticked_is_not_granted(site: Site) -> None:
+async def test_an_unticked_scope_is_not_granted(site: Site) -> None:
     metadata = OAuthClientMetadata(redirect_uris=[REDIRECT], client_name="Greedy")
     async with connected(site.url, metadata=metadata) as connection:
         connection.browser.unticked = ("shop:write",)
@@ -171,7 +171,7 @@ async def test_what_is_unticked_is_not_granted(site: Site) -> None:
     assert connection.scopes == {"shop:read"}
 
 
-async def test_a_client_that_comes_back_uses_what_it_kept(site: Site, mode: str) -> None:
+async def test_a_restarted_client_uses_its_stored_tokens(site: Site, mode: str) -> None:
     memory = Memory()
     async with connected(site.url, mode=mode, memory=memory) as connection:
         assert await connection.call("look") == "alice looks"

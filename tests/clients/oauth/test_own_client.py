@@ -30,7 +30,7 @@ CONNECT = "/mcp/clients/shop/connect/"
 
 @pytest.fixture
 def site(sites: Sites) -> Iterator[Site]:
-    """One server is enough: what is tested is on this side."""
+    """One server is enough: the client is under test."""
     found = sites.get("uvicorn")
     yield found
     found.server.settle()
@@ -52,7 +52,7 @@ def project(settings: Settings, site: Site, db: None) -> Settings:
 
 
 class Person:
-    """Somebody with an account here, and one there."""
+    """A user with an account here, and one on the site."""
 
     def __init__(self, name: str, there: str) -> None:
         self.user, self.there = User.objects.create_user(name), there
@@ -60,13 +60,13 @@ class Person:
         self.pages.force_login(self.user)
 
     def go(self, alias: str = "shop", back: str = "") -> str:
-        """Begin: the URL at the authorization server."""
+        """Start the flow, and return the authorization URL."""
         answer = self.pages.post(f"/mcp/clients/{alias}/connect/", {"next": back}, secure=True)
         assert answer.status_code == 302, answer.content.decode()
         return str(answer["Location"])
 
     def allow(self, url: str, **options: Any) -> str:
-        """Decide there: where the browser is sent."""
+        """Give consent, and return the redirect of the browser."""
         browser = Browser(self.there, **options)
         async_to_sync(browser.open)(url)
         return browser.address
@@ -78,23 +78,23 @@ class Person:
         return self.pages.get(f"{parts.path}?{parts.query}", secure=True)
 
     def connect(self, alias: str = "shop", back: str = "") -> Any:
-        """All of it."""
+        """Run the whole flow."""
         return self.come_back(self.allow(self.go(alias, back)))
 
     @property
     def row(self) -> TokenRow:
-        """The row with their tokens."""
+        """Return the row with the user's tokens."""
         return TokenRow(get_settings().clients["shop"], self.user)
 
     def grant(self) -> TokenGrant:
-        """What is in it."""
+        """Return the stored grant."""
         held = self.row.read()
         assert held is not None
         assert held.grant is not None
         return held.grant
 
     def call(self, tool: str = "look", alias: str = "shop") -> str:
-        """What a tool says to a client that begins from nothing, as one in another worker does."""
+        """Call a tool with a new client, as another worker does."""
         return call(self.user, tool, alias)
 
 
@@ -116,7 +116,7 @@ def test_a_user_connects_and_calls() -> None:
     assert not ClientFlow.objects.exists()
 
 
-def test_over_the_transport_of_older_servers_as_well() -> None:
+def test_a_user_connects_over_sse() -> None:
     ada = Person("ada", "alice")
     with pytest.raises(AuthorizationNeeded) as caught:
         ada.call(alias="old")
@@ -125,20 +125,20 @@ def test_over_the_transport_of_older_servers_as_well() -> None:
     assert ada.call(alias="old") == "alice looks"
 
 
-def test_who_has_not_allowed_it_is_told_where_to(project: Settings) -> None:
+def test_a_call_without_authorization_returns_the_connect_url(project: Settings) -> None:
     ada = User.objects.create_user("ada")
     with pytest.raises(AuthorizationNeeded) as caught:
         call(ada, "look", "shop")
     assert (caught.value.alias, caught.value.url) == ("shop", CONNECT)
 
 
-def test_two_users_are_two_there_and_share_the_registration() -> None:
+def test_two_users_have_own_tokens_and_share_the_registration() -> None:
     ada, grace = Person("ada", "alice"), Person("grace", "bob")
     ada.connect()
     grace.connect()
     assert [ada.call(), grace.call(), ada.call()] == ["alice looks", "bob looks", "alice looks"]
     assert ada.grant().client["client_id"] == grace.grant().client["client_id"]
-    # Nor does a row that is copied become somebody else's.
+    # A copied row does not open for another user, either.
     stolen = ClientToken.objects.get(key=ada.row.key)
     ClientToken.objects.filter(key=grace.row.key).update(grant=stolen.grant, issuer=stolen.issuer)
     with pytest.raises(AuthorizationNeeded):
@@ -157,14 +157,14 @@ def test_an_old_token_is_renewed() -> None:
     assert (second.issuer, second.token_endpoint) == (first.issuer, first.token_endpoint)
 
 
-def test_a_token_that_is_refused_is_renewed_though_its_time_is_not_over() -> None:
+def test_a_refused_token_is_renewed_before_it_expires() -> None:
     ada = Person("ada", "alice")
     ada.connect()
     replace(ada, access_token="refused")
     assert ada.call() == "alice looks"
 
 
-def test_what_was_revoked_there_has_to_be_allowed_again() -> None:
+def test_a_revoked_grant_must_be_authorized_again() -> None:
     ada = Person("ada", "alice")
     ada.connect()
     async_to_sync(revoke_grant)(
@@ -178,7 +178,7 @@ def test_what_was_revoked_there_has_to_be_allowed_again() -> None:
     assert ada.call() == "alice looks"
 
 
-def test_a_call_that_takes_more_asks_for_more() -> None:
+def test_a_call_that_needs_more_scopes_requests_them() -> None:
     ada = Person("ada", "alice")
     ada.connect()
     with pytest.raises(AuthorizationNeeded) as caught:
@@ -191,7 +191,7 @@ def test_a_call_that_takes_more_asks_for_more() -> None:
     assert set((ada.grant().scope or "").split()) >= {"shop:read", "shop:write"}
 
 
-def test_other_calls_go_on_while_one_takes_more() -> None:
+def test_other_calls_go_on_while_one_requests_scopes() -> None:
     ada = Person("ada", "alice")
     ada.connect()
 
@@ -207,7 +207,7 @@ def test_other_calls_go_on_while_one_takes_more() -> None:
     assert both() == "alice looks"
 
 
-def test_disconnecting_ends_the_access_there_too() -> None:
+def test_a_disconnect_revokes_the_tokens() -> None:
     ada = Person("ada", "alice")
     ada.connect()
     kept = ada.grant()
@@ -216,12 +216,12 @@ def test_disconnecting_ends_the_access_there_too() -> None:
     assert not ClientToken.objects.filter(user=ada.user).exists()
     with pytest.raises(AuthorizationNeeded):
         ada.call()
-    ada.row.write(kept)  # as if somebody had kept a copy
+    ada.row.write(kept)  # as if a copy had been kept
     with pytest.raises(AuthorizationNeeded):
         ada.call()
 
 
-def test_what_is_allowed_for_the_project_serves_everybody() -> None:
+def test_a_grant_of_the_project_serves_every_user() -> None:
     ada, grace = Person("ada", "alice"), Person("grace", "bob")
     assert ada.pages.get("/mcp/clients/ours/connect/", secure=True).status_code == 404
     ada.user.user_permissions.add(Permission.objects.get(codename="change_clienttoken"))
@@ -230,7 +230,7 @@ def test_what_is_allowed_for_the_project_serves_everybody() -> None:
     assert call(None, "look", "ours") == "alice looks"
 
 
-def test_from_a_terminal() -> None:
+def test_a_login_from_a_terminal() -> None:
     ada = Person("ada", "alice")
     said: list[str] = []
 
@@ -256,7 +256,7 @@ def test_from_a_terminal() -> None:
 
 
 def age(person: Person) -> None:
-    """Let the time of a token be over."""
+    """Expire the token."""
     replace(person, expires_at=1.0)
 
 

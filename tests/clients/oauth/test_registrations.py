@@ -45,7 +45,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 """What clients of the vendors register with; they are redirected to the first."""
 
 
-async def test_the_registrations_of_the_vendors_are_taken(sites: Sites, subtests: pytest.Subtests) -> None:
+async def test_the_registrations_of_the_vendors_are_accepted(sites: Sites, subtests: pytest.Subtests) -> None:
     for name in SHAPES:
         with subtests.test(name=name):
             shape = {"client_name": name, "token_endpoint_auth_method": "none", **SHAPES[name]}
@@ -82,7 +82,7 @@ def known(sites: Sites) -> OAuthClientInformationFull:
     )
 
 
-async def test_a_client_that_is_known_beforehand_does_not_register(
+async def test_a_preregistered_client_does_not_register(
     sites: Sites, known: OAuthClientInformationFull, subtests: pytest.Subtests
 ) -> None:
     for mode in MODES:

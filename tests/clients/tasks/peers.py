@@ -12,22 +12,22 @@ from tests.clients.tasks.inspector import visit_inspector
 from tests.conformance.npm import installed_package
 
 FASTMCP = ("fastmcp==4.1.4", "fastmcp-tasks==4.1.4")
-HERE = Path(__file__).parent
+DIRECTORY = Path(__file__).parent
 
 
 def _legacy(way: str, target: Target, calls: Calls) -> str:
-    return run_peer([legacy_python(), str(HERE / "legacy_tasks.py"), way, str(target)])
+    return run_peer([legacy_python(), str(DIRECTORY / "legacy_tasks.py"), way, str(target)])
 
 
 def _fastmcp(way: str, target: Target, calls: Calls) -> str:
-    return run_peer([client_python("fastmcp", *FASTMCP), str(HERE / "fastmcp_client.py"), way, str(target)])
+    return run_peer([client_python("fastmcp", *FASTMCP), str(DIRECTORY / "fastmcp_client.py"), way, str(target)])
 
 
 def _typescript(package: str, script: str, mode: str, way: str, target: Target, calls: Calls) -> str:
     with installing:
         home, node = installed_package(package, TYPESCRIPT[package])
         for name in (script, "task_user"):
-            shutil.copy(HERE / f"{name}.mjs", home)
+            shutil.copy(DIRECTORY / f"{name}.mjs", home)
     return run_peer([node, str(home / f"{script}.mjs"), way, str(target), "{}", mode])
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.apps import AppConfig, apps
 from django.db.models.signals import post_migrate
 
-from tests.clients.oauth.site.network import lead_here
+from tests.clients.oauth.site.network import redirect_to_loopback
 
 PEOPLE = {"alice": [], "bob": [], "carol": ["add_user"]}
 """Everybody's password is "pw"; what each may do."""
@@ -19,7 +19,7 @@ class ProtectedSite(AppConfig):
 
     def ready(self) -> None:
         """Wait for the tables."""
-        lead_here()
+        redirect_to_loopback()
         post_migrate.connect(make_people, sender=apps.get_app_config("auth"))
 
 

@@ -1,4 +1,4 @@
-"""Tools that say who called, and what that takes."""
+"""Tools that return their caller, and the scopes that they need."""
 
 from django.contrib.auth import get_user_model
 
@@ -7,17 +7,17 @@ from mcp_django import Context, tool
 
 @tool()
 def look(ctx: Context) -> str:
-    """Say who looks."""
+    """Return the caller."""
     return f"{ctx.user.get_username()} looks"
 
 
 @tool(scopes=["shop:write"])
 def change(ctx: Context) -> str:
-    """Say who changes something."""
+    """Return the caller of a change."""
     return f"{ctx.user.get_username()} changes"
 
 
 @tool(permission="auth.add_user")
 def hire(ctx: Context) -> str:
-    """Say how many people there are."""
+    """Return the number of users."""
     return str(get_user_model()._default_manager.count())

@@ -21,7 +21,7 @@ INSIDE = "inside.example"
 
 
 class _Redirected(httpcore.AsyncNetworkBackend):
-    """Makes connections here."""
+    """Connects to this machine."""
 
     def __init__(self, backend: httpcore.AsyncNetworkBackend, port: int) -> None:
         self._backend, self._port = backend, port
@@ -41,8 +41,8 @@ class _Redirected(httpcore.AsyncNetworkBackend):
         await self._backend.sleep(seconds)
 
 
-def lead_here() -> None:
-    """Replace the resolver and the wire, where the environment says so."""
+def redirect_to_loopback() -> None:
+    """Replace the resolver and the connections, if the environment is set."""
     if "SITE_DOCUMENTS" not in os.environ:
         return
     said = json.loads(os.environ["SITE_DOCUMENTS"])
