@@ -20,7 +20,7 @@ def client_of(page: str, monkeypatch: pytest.MonkeyPatch, **peer: Any) -> Pipeli
 
 
 @pytest.mark.django_db
-async def test_the_landing_page_deactivates_a_user_after_a_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_start_page_deactivates_a_user_after_a_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
     await User.objects.acreate(username="ada")
     for answer, text, active in (
         ({"action": "decline"}, "Left as it was.", True),
@@ -33,7 +33,7 @@ async def test_the_landing_page_deactivates_a_user_after_a_confirmation(monkeypa
         assert "password" not in row
 
 
-async def test_the_landing_page_hides_the_tool_without_its_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_start_page_hides_the_tool_without_its_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     client = client_of("index.md", monkeypatch, principal=make_principal())
     assert "deactivate" not in await client.names()
 
