@@ -41,8 +41,8 @@ FOLDER_MARKERS = {
 VERSION_FOLDERS = (
     # Annotations, signatures, asyncio and threads are Python's.
     "tests/aio/",
-    "tests/client/test_sse.py",
-    "tests/client/test_stdio.py",
+    "tests/client/transports/test_sse.py",
+    "tests/client/transports/test_stdio.py",
     "tests/logs/",
     "tests/runtime/",
     "tests/schema/",

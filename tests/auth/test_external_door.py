@@ -13,7 +13,7 @@ from django.test import AsyncClient, Client, override_settings
 from mcp_django import wiring
 from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import ExternalIdentity
-from tests.auth.external import linked
+from tests.auth.external_issuer import linked
 from tests.auth.identity_provider import AUDIENCE, Provider, serving
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,7 @@ from mcp_django.auth.permissions import in_group
 from mcp_django.auth.principal import DjangoPrincipal, invalidate_permissions, local_principal
 from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.ports import ALLOW, HIDDEN
-from tests.auth.test_policy import Thing
+from tests.auth.authorization.test_policy import Thing
 
 pytestmark = pytest.mark.django_db
 

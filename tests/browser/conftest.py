@@ -16,8 +16,8 @@ from pytest_django.fixtures import Settings
 
 import mcp_django
 from tests.browser.keyboard import Keyboard
-from tests.contrib.oauth.clients import WEB
 from tests.contrib.oauth.conftest import site
+from tests.contrib.oauth.oauth_client import WEB
 from tests.support.waiting import WAIT_SECONDS
 
 __all__ = ["site"]

@@ -13,7 +13,7 @@ from mcp_django.conf.clients import ClientAuth, ClientSettings
 from mcp_django.contrib.oauth.flows import consents
 from mcp_django.models import PersonalAccessToken
 from tests.browser.conftest import DESK, PHONE, Open
-from tests.contrib.oauth.clients import LOOPBACK, MCP, SCOPES, WEB, Source, authorization_path, make_client
+from tests.contrib.oauth.oauth_client import LOOPBACK, MCP, SCOPES, WEB, Source, authorization_path, make_client
 
 LONG = "https://a-very-long-label-of-a-host-that-goes-on.and-on.client.example/" + "path/" * 20
 PAPER: dict[Literal["light", "dark"], str] = {"light": "rgb(244, 246, 245)", "dark": "rgb(14, 20, 19)"}

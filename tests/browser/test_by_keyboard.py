@@ -7,7 +7,7 @@ from mcp_django.contrib.oauth.flows import consents
 from mcp_django.contrib.oauth.models import Consent
 from mcp_django.models import PersonalAccessToken
 from tests.browser.conftest import PHONE, Open
-from tests.contrib.oauth.clients import ISSUER, LOOPBACK, MCP, SCOPES, WEB, Source, authorization_path, make_client
+from tests.contrib.oauth.oauth_client import ISSUER, LOOPBACK, MCP, SCOPES, WEB, Source, authorization_path, make_client
 
 
 def test_a_scope_is_unticked_and_the_rest_granted(open_page: Open) -> None:

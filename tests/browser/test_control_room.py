@@ -16,9 +16,9 @@ from mcp_django.contrib.control_room.recording.timeline import RecordedWait, Tim
 from tests.browser.accessibility import OF_DJANGO, check
 from tests.browser.keyboard import Keyboard
 from tests.browser.test_strict_policy import boss, page, site_url, strict_server
+from tests.contrib.control_room.pages.test_running_calls import make_long_call, make_process
+from tests.contrib.control_room.pages.test_streams import make_stream
 from tests.contrib.control_room.test_rows import make_record, make_rollup, make_usage
-from tests.contrib.control_room.test_running_calls import make_long_call, make_process
-from tests.contrib.control_room.test_streams import make_stream
 from tests.support.waiting import wait_until
 
 __all__ = ["boss", "page", "site_url", "strict_server"]

@@ -16,7 +16,7 @@ from mcp_django.client.oauth.token_store import TokenRow
 from mcp_django.conf import get_settings
 from mcp_django.models import ClientFlow, ClientToken
 from tests.client.authority import ISSUER, PUBLIC, SERVER, Authority, query
-from tests.client.test_oauth_renewal import OLD
+from tests.client.oauth.test_renewal import OLD
 
 pytestmark = pytest.mark.django_db
 SERVICES, CONNECT, CALLBACK = "/mcp/clients/", "/mcp/clients/one/connect/", "/mcp/clients/one/callback/"

@@ -48,9 +48,9 @@ from mcp_django.runtime.url_elicitation import DONE_VIEW, OPEN_VIEW, PageVisit
 from mcp_django.server.primitives.registry import get_registry
 from mcp_django.wiring import get_services
 from scripts.messages import extract_messages
+from tests.contrib.control_room.pages.test_running_calls import make_long_call, make_process
 from tests.contrib.control_room.test_rows import make_record, make_rollup, make_usage
-from tests.contrib.control_room.test_running_calls import make_long_call, make_process
-from tests.contrib.oauth.clients import MCP, WEB, Source, authorization_path, make_client
+from tests.contrib.oauth.oauth_client import MCP, WEB, Source, authorization_path, make_client
 from tests.support.admin_pages import iter_admin_paths
 from tests.support.pseudo_locale import LANGUAGE, accent, find_unmarked_texts, write_catalogue
 

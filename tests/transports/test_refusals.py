@@ -22,7 +22,7 @@ from mcp_django.contrib.oauth import toolkit_compat
 from mcp_django.contrib.oauth.tokens.token_format import access_token, refresh_token
 from mcp_django.models import PersonalAccessToken
 from mcp_django.protocol.headers import Headers
-from tests.contrib.oauth.clients import Source, make_client
+from tests.contrib.oauth.oauth_client import Source, make_client
 
 RESOURCE = "https://testserver/mcp"
 METADATA = 'resource_metadata="https://testserver/.well-known/oauth-protected-resource/mcp"'

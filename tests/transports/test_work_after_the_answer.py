@@ -12,7 +12,7 @@ from mcp_django.transports.http.handler import StreamableHTTPEndpoint
 from mcp_django.transports.services import build_services
 from mcp_django.wiring import get_ports, get_services
 from tests.interaction.clients import META, STATELESS
-from tests.transports.test_asgi_door import scope
+from tests.transports.http.test_asgi import scope
 
 
 @pytest.mark.parametrize("speaks", [False, True], ids=["one piece", "a stream"])

@@ -9,8 +9,8 @@ from mcp_django.contrib.control_room.recording import record_queue
 from mcp_django.contrib.control_room.recording.recorder import CallRecorder
 from mcp_django.observability import current_call
 from tests.contrib.control_room.conftest import make_caller
+from tests.contrib.control_room.pages.test_room import ROOM, read_rows
 from tests.contrib.control_room.test_record_admin import log_in
-from tests.contrib.control_room.test_room import ROOM, read_rows
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient
 
 pytestmark = pytest.mark.django_db

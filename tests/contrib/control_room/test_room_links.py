@@ -18,10 +18,10 @@ from mcp_django.contrib.tasks.models import TaskWorker
 from mcp_django.models import ClientHealth, PersonalAccessToken, ResourceSubscription, Session, ToolPolicy
 from mcp_django.runtime.events.event_log import EventDraft, EventLog
 from mcp_django.runtime.sessions import activity
+from tests.contrib.control_room.pages.test_room import read_tiles
+from tests.contrib.control_room.pages.test_running_calls import make_process
 from tests.contrib.control_room.test_record_admin import log_in
-from tests.contrib.control_room.test_room import read_tiles
 from tests.contrib.control_room.test_rows import make_record, make_rollup, make_usage
-from tests.contrib.control_room.test_running_calls import make_process
 
 pytestmark = pytest.mark.django_db
 ROOM = "admin:mcp_control_room_controlroom_changelist"

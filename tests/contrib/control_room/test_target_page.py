@@ -7,8 +7,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from mcp_django.contrib.control_room.pages.figures import CallTarget
+from tests.contrib.control_room.pages.test_room import build_call, read_rows, read_tiles, write_calls
 from tests.contrib.control_room.test_record_admin import log_in
-from tests.contrib.control_room.test_room import build_call, read_rows, read_tiles, write_calls
 from tests.contrib.control_room.test_rows import make_record
 
 pytestmark = pytest.mark.django_db

@@ -5,7 +5,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from tests.contrib.oauth.clients import SCOPES
+from tests.contrib.oauth.oauth_client import SCOPES
 
 
 @pytest.fixture

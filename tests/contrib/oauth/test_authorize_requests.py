@@ -9,7 +9,7 @@ from pytest_django.fixtures import Settings
 from mcp_django.contrib.oauth import toolkit_compat
 from mcp_django.contrib.oauth.models import ClientProfile
 from mcp_django.models import ScopeGrant
-from tests.contrib.oauth.clients import (
+from tests.contrib.oauth.oauth_client import (
     CHALLENGE,
     ISSUER,
     LOOPBACK,

@@ -15,7 +15,7 @@ from mcp_django.contrib.oauth import toolkit_compat
 from mcp_django.contrib.oauth.clients import documents
 from mcp_django.contrib.oauth.flows.validator import _is_withdrawn
 from mcp_django.contrib.oauth.models import Consent
-from tests.contrib.oauth.clients import (
+from tests.contrib.oauth.oauth_client import (
     ISSUER,
     LOOPBACK,
     MCP,

@@ -10,7 +10,7 @@ from mcp_django.contrib.oauth import toolkit_compat
 from mcp_django.contrib.oauth.flows import consents
 from mcp_django.contrib.oauth.flows.consents import get_connected_apps
 from mcp_django.contrib.oauth.models import Consent
-from tests.contrib.oauth.clients import (
+from tests.contrib.oauth.oauth_client import (
     LOOPBACK,
     MCP,
     SCOPES,

@@ -7,7 +7,7 @@ from django.test import Client
 from mcp_django.contrib.oauth import toolkit_compat
 from mcp_django.contrib.oauth.flows import consents
 from mcp_django.contrib.oauth.models import Consent
-from tests.contrib.oauth.clients import MCP, WEB, authorization_path, give_token, make_client
+from tests.contrib.oauth.oauth_client import MCP, WEB, authorization_path, give_token, make_client
 from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db

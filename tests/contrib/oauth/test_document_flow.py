@@ -16,9 +16,9 @@ from pytest_django.fixtures import Settings
 
 from mcp_django.contrib.oauth.clients import documents
 from mcp_django.contrib.oauth.models import ClientProfile
-from tests.contrib.oauth.clients import SCOPES, authorization_path, read_redirect
 from tests.contrib.oauth.document_server import HOST, DocumentServer, certificate, document, response
-from tests.contrib.oauth.flows import post
+from tests.contrib.oauth.oauth_client import SCOPES, authorization_path, read_redirect
+from tests.contrib.oauth.oauth_flow import post
 from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db

@@ -13,8 +13,8 @@ from mcp_django.contrib.oauth.tokens import credentials
 from mcp_django.server.primitives.base import Rate
 from tests.support.savepoints import rolled_back
 
-from . import flows
-from .flows import create_client, create_user, exchange, issue_code, post, read_json
+from . import oauth_flow
+from .oauth_flow import create_client, create_user, exchange, issue_code, post, read_json
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls")]
 PATHS = ("/o/token/", "/o/revoke_token/", "/o/introspect/", "/token")
@@ -22,7 +22,7 @@ PATHS = ("/o/token/", "/o/revoke_token/", "/o/introspect/", "/token")
 
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
-    settings.MCP = flows.SETTINGS
+    settings.MCP = oauth_flow.SETTINGS
 
 
 def read_error(response: Any) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def test_credentials_of_a_client_have_no_secret_in_their_repr() -> None:
 
 
 def test_failures_behind_an_unknown_proxy_are_not_throttled(settings: Any) -> None:
-    settings.MCP = flows.SETTINGS | {"RATES": {"TOKEN_FAILURES": "3/h"}}
+    settings.MCP = oauth_flow.SETTINGS | {"RATES": {"TOKEN_FAILURES": "3/h"}}
     form = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "nobody"}
     for _ in range(5):
         assert post("/o/token/", form, HTTP_X_FORWARDED_FOR="203.0.113.9").status_code == 401

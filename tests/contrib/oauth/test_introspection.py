@@ -13,8 +13,8 @@ from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model
 from mcp_django.models import ScopeGrant
 from tests.support.savepoints import rolled_back
 
-from . import flows
-from .flows import RESOURCE, create_client, create_user, find_token_row, obtain_tokens, post, read_json, refresh
+from . import oauth_flow
+from .oauth_flow import RESOURCE, create_client, create_user, find_token_row, obtain_tokens, post, read_json, refresh
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls")]
 PATH = "/o/introspect/"
@@ -22,7 +22,7 @@ PATH = "/o/introspect/"
 
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
-    settings.MCP = flows.SETTINGS
+    settings.MCP = oauth_flow.SETTINGS
 
 
 def basic(application: Any, secret: str) -> dict[str, str]:
@@ -97,7 +97,7 @@ def test_scopes_withdrawn_from_the_client_are_not_listed(operator: tuple[Any, st
 def test_other_clients_may_not_introspect(operator: tuple[Any, str]) -> None:
     app = create_client()
     token = obtain_tokens(app, create_user())["access_token"]
-    registered, secret = clients.create_client("registered", redirect_uris=[flows.REDIRECT], confidential=True)
+    registered, secret = clients.create_client("registered", redirect_uris=[oauth_flow.REDIRECT], confidential=True)
     registered.registration_source = "dcr"
     registered.save()
     made, made_secret = clients.create_client("made by a user")

@@ -10,9 +10,9 @@ from django.urls import reverse
 from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_grant_model, get_refresh_token_model
 from tests.support.savepoints import rolled_back
 
-from . import flows
-from .flows import create_client as make_client
-from .flows import create_user, issue_code, obtain_tokens
+from . import oauth_flow
+from .oauth_flow import create_client as make_client
+from .oauth_flow import create_user, issue_code, obtain_tokens
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls")]
 MODELS = {"accesstoken": get_access_token_model, "refreshtoken": get_refresh_token_model, "grant": get_grant_model}
@@ -21,7 +21,7 @@ MODELS = {"accesstoken": get_access_token_model, "refreshtoken": get_refresh_tok
 @pytest.fixture
 def browser(client: Client, settings: Any) -> Client:
     """The browser of a user with all permissions for codes and tokens, and no others."""
-    settings.MCP = flows.SETTINGS
+    settings.MCP = oauth_flow.SETTINGS
     carla = create_user("carla", is_staff=True)
     carla.user_permissions.set(Permission.objects.filter(content_type__app_label="oauth2_provider"))
     client.force_login(carla)

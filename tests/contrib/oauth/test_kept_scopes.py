@@ -13,8 +13,8 @@ from mcp_django.models import ScopeGrant
 from mcp_django.protocol.headers import Headers
 from mcp_django.wiring import create_authenticator
 
-from . import flows
-from .flows import create_client, create_user, exchange, issue_code, obtain_tokens, read_json, refresh
+from . import oauth_flow
+from .oauth_flow import create_client, create_user, exchange, issue_code, obtain_tokens, read_json, refresh
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls")]
 BOTH = "notes:read notes:write"
@@ -22,7 +22,7 @@ BOTH = "notes:read notes:write"
 
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
-    settings.MCP = flows.SETTINGS
+    settings.MCP = oauth_flow.SETTINGS
 
 
 def keep(scope: str) -> ScopeGrant:

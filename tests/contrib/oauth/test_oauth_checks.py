@@ -11,7 +11,7 @@ from django.test import override_settings
 from mcp_django.contrib.oauth import checks, oauth2_provider_settings
 from mcp_django.contrib.oauth.flows.validator import Validator
 
-from . import flows
+from . import oauth_flow
 
 ISSUER = "https://testserver"
 FOUND = [check for name, check in vars(checks).items() if name.startswith("check_")]
@@ -25,7 +25,7 @@ def list_messages(**overrides: Any) -> list[str]:
     with override_settings(
         ROOT_URLCONF=overrides.pop("urls", "tests.contrib.oauth.urls"),
         LOGIN_URL=overrides.pop("login", "https://login.example/"),
-        MCP=overrides.pop("mcp", flows.SETTINGS),
+        MCP=overrides.pop("mcp", oauth_flow.SETTINGS),
         OAUTH2_PROVIDER={**oauth2_provider_settings(issuer=ISSUER), **overrides},
     ):
         messages: list[CheckMessage] = [message for check in FOUND for message in check(None)]
@@ -58,9 +58,9 @@ PROBLEMS: list[tuple[dict[str, Any], str]] = [
     ({"urls": "tests.interaction.urls"}, "E033"),
     ({"urls": "oauth2_provider.urls"}, "E033"),
     ({"urls": "tests.contrib.oauth.urls_below"}, "E033"),
-    ({"mcp": {**flows.SETTINGS, "ORIGIN": "https://elsewhere.example"}}, "W030"),
-    ({"mcp": {**flows.SETTINGS, "AUTH": "token"}}, "W033"),
-    ({"mcp": {**flows.SETTINGS, "OAUTH": {"ACCESS_TOKEN": 7200}}}, "W031"),
+    ({"mcp": {**oauth_flow.SETTINGS, "ORIGIN": "https://elsewhere.example"}}, "W030"),
+    ({"mcp": {**oauth_flow.SETTINGS, "AUTH": "token"}}, "W033"),
+    ({"mcp": {**oauth_flow.SETTINGS, "OAUTH": {"ACCESS_TOKEN": 7200}}}, "W031"),
     ({"ACCESS_TOKEN_EXPIRE_SECONDS": 36000}, "W031"),
     ({"OIDC_ENABLED": True}, "W032"),
 ]

@@ -11,7 +11,7 @@ from mcp_django.contrib.oauth.clients.display import (
 )
 from mcp_django.contrib.oauth.models import ClientProfile
 from mcp_django.contrib.oauth.toolkit_compat import get_application_model
-from tests.contrib.oauth.clients import DOCUMENT, WEB, Source, make_client
+from tests.contrib.oauth.oauth_client import DOCUMENT, WEB, Source, make_client
 
 NAMES: list[tuple[str, str]] = [
     ("Claude", "Claude"),

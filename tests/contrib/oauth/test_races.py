@@ -14,8 +14,8 @@ from mcp_django.contrib.oauth.tokens import resource_indicators
 from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_refresh_token_model
 from tests.support.waiting import WAIT_SECONDS
 
-from . import flows
-from .flows import create_client, create_user, exchange, issue_code, obtain_tokens, read_json, refresh
+from . import oauth_flow
+from .oauth_flow import create_client, create_user, exchange, issue_code, obtain_tokens, read_json, refresh
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.contrib.oauth.urls")]
 PARALLEL = 4
@@ -23,7 +23,7 @@ PARALLEL = 4
 
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
-    settings.MCP = flows.SETTINGS
+    settings.MCP = oauth_flow.SETTINGS
 
 
 def run_at_once(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, *, meet: tuple[Any, str] | None) -> list[Any]:
@@ -65,7 +65,7 @@ def test_parallel_refreshes_give_working_pairs(monkeypatch: pytest.MonkeyPatch) 
     pairs = [read_json(response) for response in responses]
     assert len({each["access_token"] for each in pairs}) == PARALLEL
     for each in pairs:
-        assert flows.find_token_row(each["access_token"]) is not None
+        assert oauth_flow.find_token_row(each["access_token"]) is not None
         read_json(refresh(app, each["refresh_token"]))
 
 
@@ -92,7 +92,7 @@ def test_tokens_revoked_before_the_response_are_returned(
         revocation.withdraw_access(user, app)
 
     monkeypatch.setattr(Validator, "save_bearer_token", save)
-    assert flows.find_token_row(read_json(exchange(app, issue_code(app, user)))["access_token"]) is None
+    assert oauth_flow.find_token_row(read_json(exchange(app, issue_code(app, user)))["access_token"]) is None
 
 
 def test_a_revocation_during_refreshes_leaves_no_token(monkeypatch: pytest.MonkeyPatch) -> None:

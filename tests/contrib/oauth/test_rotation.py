@@ -10,15 +10,15 @@ from django.utils import timezone
 from mcp_django.contrib.oauth.models import ClientProfile, Rotation, TokenFamily, UsedCode
 from mcp_django.contrib.oauth.toolkit_compat import get_refresh_token_model
 
-from . import flows
-from .flows import RESOURCE, create_client, create_user, find_token_row, obtain_tokens, read_json, refresh
+from . import oauth_flow
+from .oauth_flow import RESOURCE, create_client, create_user, find_token_row, obtain_tokens, read_json, refresh
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls")]
 
 
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
-    settings.MCP = flows.SETTINGS
+    settings.MCP = oauth_flow.SETTINGS
 
 
 def age(seconds: float) -> None:
@@ -93,13 +93,13 @@ def test_a_revoked_token_gives_no_sibling() -> None:
     app = create_client()
     tokens = obtain_tokens(app, create_user())
     form = {"token": tokens["refresh_token"], "client_id": app.client_id}
-    assert flows.post("/o/revoke_token/", form).status_code == 200
+    assert oauth_flow.post("/o/revoke_token/", form).status_code == 200
     assert_refused(app, tokens["refresh_token"])
     assert find_token_row(tokens["access_token"]) is None
 
 
 def test_without_grace_a_token_is_valid_once(settings: Any) -> None:
-    settings.MCP = {**flows.SETTINGS, "OAUTH": {"REFRESH_GRACE": 0}}
+    settings.MCP = {**oauth_flow.SETTINGS, "OAUTH": {"REFRESH_GRACE": 0}}
     app = create_client()
     first = obtain_tokens(app, create_user())["refresh_token"]
     read_json(refresh(app, first))

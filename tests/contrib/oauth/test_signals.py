@@ -14,8 +14,8 @@ from mcp_django.contrib.oauth.models import Consent
 from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_grant_model
 from tests.support.savepoints import rolled_back
 
-from . import flows
-from .flows import (
+from . import oauth_flow
+from .oauth_flow import (
     RESOURCE,
     create_client,
     create_user,
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls"
 
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
-    settings.MCP = flows.SETTINGS
+    settings.MCP = oauth_flow.SETTINGS
 
 
 class BearerMemory:
@@ -60,7 +60,7 @@ def revoke(found: BearerMemory) -> None:
 
 def replay(found: BearerMemory) -> None:
     given = issue_code(found.app, found.user)
-    read_json(flows.exchange(found.app, given))
+    read_json(oauth_flow.exchange(found.app, given))
     found.row.delete()
 
 

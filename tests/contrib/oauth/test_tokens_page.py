@@ -11,7 +11,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from mcp_django.models import PersonalAccessToken, ScopeGrant
-from tests.contrib.oauth.clients import SCOPES
+from tests.contrib.oauth.oauth_client import SCOPES
 from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db

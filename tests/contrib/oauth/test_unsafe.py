@@ -12,15 +12,15 @@ from oauthlib.oauth2 import OAuth2Error
 from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_grant_model, get_oauthlib_core
 from tests.support.savepoints import rolled_back
 
-from . import flows
-from .flows import CHALLENGE, REDIRECT, RESOURCE, create_client, create_user, find_token_row, obtain_tokens
+from . import oauth_flow
+from .oauth_flow import CHALLENGE, REDIRECT, RESOURCE, create_client, create_user, find_token_row, obtain_tokens
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls")]
 
 
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
-    settings.MCP = flows.SETTINGS
+    settings.MCP = oauth_flow.SETTINGS
 
 
 def authorize(application: Any, user: Any, **changes: Any) -> dict[str, str]:

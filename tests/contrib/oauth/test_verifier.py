@@ -26,8 +26,8 @@ from mcp_django.contrib.oauth.tokens.access_tokens import verifier
 from mcp_django.contrib.oauth.toolkit_compat import get_access_token_model, get_refresh_token_model, set_token
 from tests.support.savepoints import rolled_back
 
-from . import flows
-from .flows import RESOURCE, create_client, create_user, exchange, obtain_tokens, read_json, refresh
+from . import oauth_flow
+from .oauth_flow import RESOURCE, create_client, create_user, exchange, obtain_tokens, read_json, refresh
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls")]
 PING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
@@ -35,7 +35,7 @@ PING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": 
 
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
-    settings.MCP = {**flows.SETTINGS, "TOKEN_CACHE_SECONDS": 0}
+    settings.MCP = {**oauth_flow.SETTINGS, "TOKEN_CACHE_SECONDS": 0}
 
 
 def call(token: str | None, **headers: Any) -> HttpResponse:
@@ -125,7 +125,7 @@ def test_an_invalid_token_is_refused() -> None:
 def test_other_strings_are_refused_as_access_tokens() -> None:
     app, user = create_client(), create_user()
     found = obtain_tokens(app, user)
-    given = flows.issue_code(app, user)
+    given = oauth_flow.issue_code(app, user)
     part = base64.urlsafe_b64encode(b'{"alg":"RS256"}').decode().rstrip("=")
     for token in (found["refresh_token"], given, f"{part}.{part}.c2ln", "eyJ.x.y", found["access_token"][:-1], "x"):
         assert not is_authenticated(token)
@@ -138,7 +138,7 @@ def test_other_strings_are_refused_as_access_tokens() -> None:
 
 def test_codes_and_refresh_tokens_are_refused_as_access_tokens() -> None:
     app, user = create_client(), create_user()
-    given = flows.issue_code(app, user, scopes="notes:read offline_access")
+    given = oauth_flow.issue_code(app, user, scopes="notes:read offline_access")
     assert not is_authenticated(given)
     first = read_json(exchange(app, given))
     second = read_json(refresh(app, first["refresh_token"]))
@@ -153,7 +153,7 @@ def test_a_registration_access_token_is_refused(settings: Any) -> None:
     everybody = "oauth2_provider.dcr.AllowAllDCRPermission"
     more = {"DCR_ENABLED": True, "DCR_REGISTRATION_PERMISSION_CLASSES": [everybody]}
     settings.OAUTH2_PROVIDER = {**settings.OAUTH2_PROVIDER, **more}
-    asked = json.dumps({"redirect_uris": [flows.REDIRECT], "token_endpoint_auth_method": "none"})
+    asked = json.dumps({"redirect_uris": [oauth_flow.REDIRECT], "token_endpoint_auth_method": "none"})
     request = RequestFactory().post("/register/", asked, content_type="application/json", secure=True)
     request.user = create_user()
     toolkits = ModuleType("urls_of_the_toolkit")
@@ -161,7 +161,7 @@ def test_a_registration_access_token_is_refused(settings: Any) -> None:
     with override_settings(ROOT_URLCONF=toolkits):
         response = DynamicClientRegistrationView.as_view()(request)
     token = read_json(response, 201)["registration_access_token"]
-    row = flows.find_token_row(token)
+    row = oauth_flow.find_token_row(token)
     assert row is not None
     assert not is_authenticated(token)
     row.resource = [RESOURCE]

@@ -20,8 +20,8 @@ from mcp_django.contrib.playground.runs.streams import MEDIA_TYPE
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS
 from mcp_django.transports.credential_monitor import check_all_loops
 from mcp_django.wiring import create_authenticator
+from tests.contrib.playground.runs.test_streams import LiveRun, Waiting, server, to_async, waiting
 from tests.contrib.playground.test_playground import ALIAS, READS, build_url, change, log_in
-from tests.contrib.playground.test_streams import LiveRun, Waiting, server, to_async, waiting
 from tests.support.waiting import eventually, wait_until
 
 __all__ = ["change", "server", "waiting"]

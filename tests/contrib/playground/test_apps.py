@@ -18,8 +18,8 @@ from mcp_django.contrib.playground.runs.streams import MEDIA_TYPE
 from mcp_django.observability import Call
 from mcp_django.protocol.revisions import HANDSHAKE_VERSIONS, LATEST
 from mcp_django.server.primitives.registry import get_registry
+from tests.contrib.playground.runs.test_streams import read_fields
 from tests.contrib.playground.test_playground import ALIAS, PAGE, READS, build_url, change, log_in, received
-from tests.contrib.playground.test_streams import read_fields
 
 __all__ = ["change", "received"]
 pytestmark = pytest.mark.django_db(transaction=True)

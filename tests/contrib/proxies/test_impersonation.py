@@ -20,7 +20,7 @@ from mcp_django.server.injection.handler import Handler
 from mcp_django.server.primitives.base import Resource
 from mcp_django.wiring import get_server
 from tests.contrib.proxies.test_hostile import Each
-from tests.contrib.proxies.test_settings import CLIENTS, setting
+from tests.contrib.proxies.test_options import CLIENTS, setting
 from tests.server.client import PipelineClient, make_server
 
 OURS = "db://ours"

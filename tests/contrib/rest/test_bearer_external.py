@@ -11,7 +11,7 @@ from rest_framework.test import APIRequestFactory
 from rest_framework.views import APIView
 
 from mcp_django.contrib.rest.access.bearer import BearerAuthentication
-from tests.auth.external import linked
+from tests.auth.external_issuer import linked
 from tests.auth.identity_provider import AUDIENCE, Provider, serving
 
 pytestmark = pytest.mark.django_db

@@ -24,7 +24,7 @@ from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.upkeep import maintain_tasks
 from tests.contrib.tasks.clients import TaskClient
 from tests.contrib.tasks.conftest import Gate
-from tests.contrib.tasks.test_task_rows import save_task
+from tests.contrib.tasks.creation.test_task_rows import save_task
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from mcp_django.contrib.tasks.models import Task, TaskStatus
 from mcp_django.contrib.tasks.rows import leases, store
-from tests.contrib.tasks.test_task_rows import save_task
+from tests.contrib.tasks.creation.test_task_rows import save_task
 from tests.support.waiting import WAIT_SECONDS
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]

@@ -11,7 +11,7 @@ from mcp_django.contrib.tasks.models import Task
 from mcp_django.contrib.tasks.options import get_settings
 from mcp_django.contrib.tasks.rows import store
 from mcp_django.server.ports import Overloaded
-from tests.contrib.tasks.test_task_rows import make_task
+from tests.contrib.tasks.creation.test_task_rows import make_task
 
 CREATORS = 12
 CALLS_PER_CREATOR = 5

@@ -19,7 +19,7 @@ from mcp_django.protocol.errors import InvalidParams, MCPError
 from mcp_django.types import TaskOptions
 from tests.contrib.tasks.clients import TaskClient
 from tests.contrib.tasks.conftest import ALIAS, Gate
-from tests.contrib.tasks.test_task_rows import SAVEPOINT_STATEMENTS
+from tests.contrib.tasks.creation.test_task_rows import SAVEPOINT_STATEMENTS
 from tests.server.client import accept
 from tests.support.clock import Clock
 

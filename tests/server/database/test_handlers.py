@@ -23,10 +23,10 @@ from mcp_django.runtime.threads.executor import LeasingExecutor
 from mcp_django.server.calls.session import ServerSession
 from mcp_django.testing import TestClient
 from mcp_django.wiring import get_ports as wired_ports
+from tests.server.calls.test_cleanup import EventLog, server_of
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server, ports
+from tests.server.context.test_sampling import CAPABLE, ERAS, Model, use
 from tests.server.test_context import in_a_thread
-from tests.server.test_farewells import EventLog, server_of
-from tests.server.test_sampling import CAPABLE, ERAS, Model, use
 from tests.testapp.models import Book
 
 
