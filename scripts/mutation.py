@@ -132,7 +132,7 @@ class _Faults(ast.NodeVisitor):
             self.visit(node.value)
 
     def skip(self, node: ast.AST) -> None:
-        """Leave out a node whose parts are no expressions that a fault may take the place of."""
+        """Leave out a node whose parts are not expressions that a fault may replace."""
 
     visit_JoinedStr = visit_Assert = visit_Import = visit_ImportFrom = visit_match_case = visit_Subscript = skip
 

@@ -7,7 +7,7 @@ machine is used, and without `--django` each release that pyproject.toml names. 
 support are left out. pip fetches the packages, so a network is required.
 
 The `sh` blocks of docs/start/tutorial.md run in one shell, and each Python block is written to the file in its first
-line. Three things differ from the page: the wheel stands for the checkout, a free port for 8000, and before the server
+line. Three things differ from the page: the wheel replaces the checkout, a free port for 8000, and before the server
 stops, scripts/tutorial_clients.py calls it from an environment with the extra `client`.
 """
 

@@ -84,4 +84,4 @@ CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}
 # The memory's tools are on a server that its own tests add, so that other tests have a single server.
 MCP: dict[str, Any] = {"AUTH": "none", "MEMORY": {"SERVER": "memory"}}
 OAUTH2_PROVIDER = oauth2_provider_settings(issuer="https://testserver")
-SILENCED_SYSTEM_CHECKS = ["mcp_django.E006", "mcp_django.W002"]  # that server; that whoever is on this machine may call
+SILENCED_SYSTEM_CHECKS = ["mcp_django.E006", "mcp_django.W002"]  # that server; local callers

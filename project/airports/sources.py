@@ -22,7 +22,7 @@ _KINDS = (
     | frozenset(["republic", "sheng", "zizhiqu", "lan", "kraj", "do", "viloyati", "vilayeti", "wilayat", "muhafazat"])
     | frozenset(["fylke", "and", "of", "the", "de", "del", "da", "la", "le", "el", "al"])
 )
-"""Words that tell what a region is rather than which; besides these, each region's own type is such a word."""
+"""Words that tell what a region is rather than which; and each region's own type is such a word."""
 
 
 class _Spelling(NamedTuple):

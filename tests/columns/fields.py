@@ -40,7 +40,7 @@ class EnumField(models.CharField):
 
 
 class LevelField(models.IntegerField):
-    """Members of an enum of numbers, which are no integers themselves."""
+    """Members of an enum of numbers, which are not integers themselves."""
 
     class Member(Enum):
         LOW = 1

@@ -53,7 +53,7 @@ async def test_lists_have_every_declared_field() -> None:
 
     @server.prompt(title="Greeting")
     def greet(name: Annotated[str, Field(title="Name", description="Whose")], how: str = "kindly") -> str:
-        """Greet somebody."""
+        """Greet a person."""
         return f"Greet {name} {how}"
 
     client = TestClient(server)

@@ -34,7 +34,7 @@ class Incoming(NamedTuple):
     """A message that came."""
 
     owner: "ChannelExchange | None"
-    """Whose it is; None when nobody can tell."""
+    """Its owner; None when the owner is unknown."""
     answers: int
     """How many of the owner's requests it answers."""
     message: Any
@@ -108,7 +108,7 @@ class Channel:
         self._out.put_nowait((exchange, body))
 
     async def take(self, exchange: "ChannelExchange | None") -> Incoming | None:
-        """Return the next message of `exchange` or of no request; None when the channel is over."""
+        """Return the next message of `exchange` or of no request; None at the end of the channel."""
         while True:
             for incoming in self._inbox:
                 if incoming.owner is None or incoming.owner is exchange:
@@ -230,7 +230,7 @@ class Channel:
             waiting = [one for one in self._exchanges if one.waits_for(message["id"])]
             waiting = waiting or [one for one in self._exchanges if one.has_withdrawn(message["id"])]
             if len(waiting) > 1 and message.get("error", {}).get("code") == -32600:
-                return waiting[-1]  # of two calls with one id the second is refused, while the first goes on
+                return waiting[-1]  # of two calls with one id the second is refused, while the first continues
             return next((one for one in waiting if len(waiting) == 1 or one.fits(message)), None)
         # A response without an id belongs to a request without a readable id; then to one without a normal response.
         nameless = [one for one in self._exchanges if one.nameless]

@@ -76,7 +76,7 @@ SERVERS = {
 
 @pytest.fixture(autouse=True)
 def _served(settings: Any, db: None) -> None:
-    """The servers of these tests, for those whom `people` knows, on loopback."""
+    """The servers of these tests, for the users of `people`, on loopback."""
     serve(settings, SERVERS)
 
 
@@ -106,7 +106,7 @@ def port() -> Iterator[int]:
 USUAL_REVISION = {"view": STATELESS, "websocket": STATELESS, "sse": HANDSHAKE[-1], "stdio": HANDSHAKE[-1]}
 """The revision in which a transport is tested that is not the first of a test: each era on two of them."""
 REVISION_FIXTURES = {"revision": REVISIONS, "handshake": HANDSHAKE, "newest": (HANDSHAKE[-1], STATELESS)}
-"""Fixtures that stand for one revision after the other."""
+"""Fixtures with one revision after the other."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

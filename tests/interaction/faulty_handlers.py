@@ -55,7 +55,7 @@ async def odd_structured(kind: str) -> ToolResult:
 
 @tool()
 async def odd_number(kind: str) -> float:
-    """Return something that is no number of JSON."""
+    """Return a value that JSON has no number for."""
     value: float = ODD[kind]
     return value
 
@@ -157,7 +157,7 @@ async def odd_prompt(kind: str) -> Any:
 
 @tool()
 async def talk_on(ctx: Context) -> str:
-    """Leave a task behind that goes on talking after the answer."""
+    """Leave a task behind that sends messages after the answer."""
 
     async def talk() -> None:
         await CHECKPOINTS.gate("afterwards").wait()

@@ -28,7 +28,7 @@ def _keep_test_connection_open() -> Iterator[None]:
 
 
 def serve(settings: Any, servers: dict[str, dict[str, Any]]) -> None:
-    """Serve these, for those whom `people` knows, on loopback."""
+    """Serve these, for the users of `people`, on loopback."""
     settings.ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
     settings.ROOT_URLCONF = "tests.interaction.urls"
     settings.MIDDLEWARE = []

@@ -92,7 +92,7 @@ async def rich() -> ToolResult:
 
 @tool()
 async def listing() -> list[int]:
-    """Return a list, which is no object."""
+    """Return a list, where an object is expected."""
     return [1, 2, 3]
 
 

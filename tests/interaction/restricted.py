@@ -17,7 +17,7 @@ completion = functools.partial(mcp_django.completion, server=SERVER)
 
 
 def is_ann(principal: Any) -> bool:
-    """A permission that is a function, for a rule that is no permission of Django."""
+    """A permission that is a function, for a rule beside the permissions of Django."""
     return bool(principal.user.username == "ann")
 
 

@@ -39,7 +39,7 @@ NOT_JSON = (
     b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}',
 )
 NOT_SENT = {"websocket": NOT_UTF8, "stdio": BLANK}
-"""A text frame is UTF-8, and a blank line is no message."""
+"""A text frame is UTF-8, and a blank line is ignored."""
 
 
 @contract

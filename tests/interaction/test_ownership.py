@@ -1,5 +1,5 @@
 """Sessions, streams, calls and states belong to a user and a program. For others they are unknown: these
-get the response for an invented name. The owner is not the token: with a refreshed token everything goes on.
+get the response for an invented name. The owner is not the token: a refreshed token continues the session.
 """
 
 import asyncio

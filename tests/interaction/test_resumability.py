@@ -1,4 +1,4 @@
-"""A client that lost the stream of its call goes on after the last event it has (basic/transports, resumability).
+"""A client that lost the stream of its call continues after its last event (basic/transports, resumability).
 
 The events of a call are numbered by its stream; each test compares the events that a client read over all its
 connections with the events that were sent.

@@ -1,4 +1,4 @@
-"""Long calls with streams, and a credential that is revoked meanwhile."""
+"""Long calls with streams, and a credential that is revoked before their end."""
 
 import asyncio
 

@@ -31,7 +31,7 @@ class Person:
 
 
 class Users:
-    """A verifier to whom a token is the name of a user of the site."""
+    """A verifier that takes a token for the name of a user of the site."""
 
     async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
         user = await get_user_model().objects.aget(username=token)
@@ -39,7 +39,7 @@ class Users:
 
 
 class Tokens:
-    """A verifier to whom a token is the bearer's name."""
+    """A verifier that takes a token for the name of its bearer."""
 
     async def verify(self, token: str, *, resource: ProtectedResource) -> DjangoPrincipal:
         if token not in KNOWN:

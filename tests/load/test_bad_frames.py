@@ -1,4 +1,4 @@
-"""Frames that no client should send, and too many of them: the socket ends or goes on, and other clients are served.
+"""Frames that no client should send, and too many of them: the socket ends or continues, and other clients are served.
 
 The close codes of all servers are tested in `tests/servers/test_websocket.py`.
 """

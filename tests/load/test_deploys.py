@@ -82,7 +82,7 @@ class Deploy:
 
 @pytest.fixture
 def deploy(tmp_path: Path) -> Iterator[Deploy]:
-    """The old worker has returned the task, and goes on."""
+    """The old worker has returned the task, and continues."""
     with new_postgres(SITE) as database:
         deploy = Deploy(database, tmp_path)
         try:

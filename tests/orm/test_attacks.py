@@ -21,7 +21,7 @@ from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
 
 pytestmark = pytest.mark.django_db
 SECRETS = ("Secret Supplies", "CH93-0076", "key-4711", "hunter2", "whispered", "987.65", "for your eyes", "pbkdf2-hash")
-"""What no answer may hold: of a model nobody shows, of fields that are not shown, of rows of somebody else."""
+"""Values that no answer may hold: of a hidden model, of hidden fields, of rows of another user."""
 
 
 class Orders(ModelToolset):

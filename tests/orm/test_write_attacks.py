@@ -111,7 +111,7 @@ class TestMassAssignment:
                 before = Product.objects.values().get()
                 hidden = get_error(alice, "product_update", pk=tea.pk, values={"name": "Coffee", name: "x"})
                 unknown = get_error(alice, "product_update", pk=tea.pk, values={"name": "Coffee", "zzz": "x"})
-                if name != "price":  # which is shown, so that it is read-only is no secret
+                if name != "price":  # which is shown, so it may be known that it is read-only
                     assert re.sub(r"; did you mean '\w+'\?", "", hidden) == unknown.replace("zzz", name)
                 assert get_error(alice, "product_create", values={"name": "Coffee", name: "x"})
                 assert list(Product.objects.values()) == [before]

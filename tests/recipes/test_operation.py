@@ -103,7 +103,7 @@ def test_an_audit_is_kept_and_exported(
         for year in (2024, 1999):
             async_to_sync(client.call_tool)("yearly_report", {"year": year})
         command = run_block("export", block_with("audit-export", "class Command"), monkeypatch).Command()
-        command.requires_system_checks = []  # models of other tests are no part of this project
+        command.requires_system_checks = []  # models of other tests do not belong to this project
         command.run_from_argv(["manage.py", "export_audit", f"{entries.objects.first().at:%Y-%m-%d}"])
         rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
         assert [row["outcome"] for row in rows] == ["ok", "tool_error"]

@@ -44,7 +44,7 @@ def block(page: str, about: str) -> str:
 
 
 def write(directory: Path, origin: str) -> None:
-    """Start a project, and put the page's blocks where they belong; `...` stands for the lines before."""
+    """Start a project, and put the page's blocks where they belong; `...` means the lines before."""
     call_command("startproject", NAME, str(directory))
     package = directory / NAME
     settings = block("protect/first-steps.md", "# settings.py").replace("https://shop.example.com", origin)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.repository.test_architecture import list_nodes, modules
+from tests.repository.test_architecture import list_nodes, modules, other_modules
 
 # Django, and tools that find classes by name, prescribe these.
 PRESCRIBED_CLASSES = {"Command", "Media", "Meta", "Migration"}
@@ -89,7 +89,7 @@ def test_class_names_are_unique() -> None:
 
 
 def test_names_use_the_words_of_the_field() -> None:
-    found = [f"{path}:{name}" for path, _, tree in modules() for name in banned_names(tree)]
+    found = [f"{path}:{name}" for path, _, tree in (*modules(), *other_modules()) for name in banned_names(tree)]
     assert found == [], "see the naming rules in CONTRIBUTING.md"
 
 

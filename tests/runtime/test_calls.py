@@ -341,7 +341,7 @@ async def test_an_error_on_a_stream_is_its_last_message(subtests: pytest.Subtest
 
 
 async def test_a_generator_exit_ends_the_wait_for_a_call(subtests: pytest.Subtests) -> None:
-    """A GeneratorExit is no bug of the call, and the loop survives it."""
+    """A GeneratorExit does not count as a bug of the call, and the loop survives it."""
     for streaming in [False, True]:
         for version in ERAS:
             with subtests.test(streaming=streaming, version=version):

@@ -68,7 +68,7 @@ def test_a_cancelled_wait_leaves_nothing_behind() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_return_that_cannot_be_published_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the page would be finished, and the call would wait until its time is over."""
+    """Otherwise the page would be finished, and the call would wait until its timeout."""
     pages, _ = worker(LeasingExecutor())
     with monkeypatch.context() as patch:
         patch.setattr(EventLog, "append", fail_to_append)

@@ -32,7 +32,7 @@ DOORS = {"asgi": "/mcp", "view": "/view/mcp"}
 class _Kind(NamedTuple):
     module: str
     bind: tuple[str, ...]
-    """`{port}` stands for the port."""
+    """`{port}` is replaced by the port."""
     workers: str | None
     """The option for the number of processes; None when the server has one only."""
     more: tuple[str, ...] = ()

@@ -273,7 +273,7 @@ def lets_calls_finish(server: Server) -> str:
     with Client(server.port, server.doors[0], STATELESS) as client, ThreadPoolExecutor(1) as pool:
         request = client.call("wait", {"tag": tag, "seconds": 2})
         server.event(tag, "started")
-        # Read meanwhile: hypercorn waits for connections that are kept open.
+        # Read at the same time: hypercorn waits for connections that are kept open.
         answer = pool.submit(request.answer)
         server.terminate()
         try:

@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 
 TOOLS = ["sql", "async_sql", "talking_sql"]
 LONG_SECONDS = 600.0
-"""How long a statement would take if nobody interrupted it."""
+"""Seconds that a statement takes if it is not interrupted."""
 _tags = map("sql-{}".format, itertools.count())
 
 

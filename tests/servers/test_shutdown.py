@@ -25,7 +25,7 @@ GRACE_SECONDS = 600.0
 """A grace that no test waits for."""
 SHORT_GRACE_SECONDS = 0.5
 LIFESPAN = "tests.servers.site.lifespan.noted_lifespan"
-# hypercorn's workers do not learn of the signal until its own time is over, which is 3 s by default.
+# hypercorn's workers do not learn of the signal until its own timeout, which is 3 s by default.
 OPTIONS = {"hypercorn": ("--graceful-timeout", "30")}
 PROBE_TIMEOUT_SECONDS = 5
 """Limit of a probe: a server that takes a connection as it closes may leave it without an answer.

@@ -1,6 +1,6 @@
 """Two servers that share only a database: requests to one of them take effect in the other.
 
-There is no channel layer, so news take a second at most.
+Without a channel layer, events take a second at most.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Time that stands still until a test advances it."""
+"""Time that moves only when a test advances it."""
 
 import asyncio
 import datetime
@@ -17,7 +17,7 @@ from tests.support.waiting import POLL_SECONDS, WAIT_SECONDS
 
 T = TypeVar("T")
 SETTLE_TURNS = 200
-"""Turns of the event loop after which `advance` goes on although callbacks are still ready."""
+"""Turns of the event loop after which `advance` continues although callbacks are still ready."""
 BLOCKED_SECONDS = 10.0
 """Real seconds after which a function in a thread is taken for blocked."""
 WAITING_SECONDS = 1.0
@@ -31,8 +31,8 @@ MAX_FOLLOWING_FUNCTIONS = 5
 class Clock:
     """The time of one test: the package's clock, the timers of the test's event loop, and the time of day.
 
-    The first two stand still and move by `advance` alone, so no timeout, keep-alive or back-off depends on the speed of
-    the machine. The time of day is moved by as much, and goes on by itself, so that rows keep their order: compare it
+    The first two move by `advance` alone, so no timeout, keep-alive or back-off depends on the speed of
+    the machine. The time of day is moved by as much, and moves by itself too, so that rows keep their order: compare it
     with a margin of minutes. Other threads' blocking waits follow the real clock.
     """
 
@@ -71,7 +71,7 @@ class Clock:
     async def advance(self, seconds: float) -> None:
         """Move the time, and run each timer of the loop when it is due.
 
-        Callbacks that a timer makes ready run before the next timer. Work in threads and on sockets goes on by itself:
+        Callbacks that a timer makes ready run before the next timer. Work in threads and on sockets continues:
         wait for its effect as usual.
         """
         end = self._now + seconds
@@ -149,7 +149,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    """The time, which stands still until the test advances it."""
+    """The time, which moves only when the test advances it."""
     with time_machine.travel(datetime.datetime.now(datetime.UTC), tick=True) as traveller:
         found = Clock(traveller)
         monkeypatch.setattr(package_clock, "source", found.monotonic)

@@ -52,7 +52,7 @@ def locked(name: str) -> Iterator[None]:
 
 
 def sqlite_template(key: str, migrate: Callable[[Path], None]) -> Path:
-    """Return a migrated file, which is not to be changed; `migrate` makes it at a path if there is none."""
+    """Return a migrated file, which is not to be changed; `migrate` makes it at a path if it is missing."""
     found = CACHE / f"{key}.sqlite3"
     with locked(key):
         if not found.exists():
@@ -66,7 +66,7 @@ def sqlite_template(key: str, migrate: Callable[[Path], None]) -> Path:
 
 
 def postgres_template(key: str, url: str, migrate: Callable[[str], None]) -> str:
-    """Return the name of a migrated database, which has no connections; `migrate` fills it if there is none."""
+    """Return the name of a migrated database, which has no connections; `migrate` fills it if it is missing."""
     name = PREFIX + key
     with locked(key):
         if not execute(url, "SELECT 1 FROM pg_database WHERE datname = %s", [name]):

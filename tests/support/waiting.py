@@ -23,7 +23,7 @@ def wait_until(condition: Callable[[], object], description: str | Callable[[], 
 
 
 async def eventually(condition: Callable[[], object], description: str | Callable[[], object] = "") -> None:
-    """`wait_until` for a test on an event loop, which goes on meanwhile, also where its time stands still."""
+    """`wait_until` for a test on an event loop, which continues to run, also where its time does not move."""
     end = time.monotonic() + WAIT_SECONDS
     loop = asyncio.get_running_loop()
     while not condition():

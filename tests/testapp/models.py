@@ -7,7 +7,7 @@ from django.db import models
 
 
 class Book(models.Model):
-    """A book that somebody may own."""
+    """A book that a user may own."""
 
     title = models.CharField(max_length=200, unique=True)
     pages = models.PositiveIntegerField(default=0)

@@ -203,7 +203,7 @@ async def test_an_invalid_message_is_answered_and_others_are_served(server: Serv
 @pytest.mark.usefixtures("_small")
 async def test_a_line_that_is_too_long_is_refused_before_its_end(server: Server) -> None:
     async with connected(server) as client:
-        os.write(client.sink, b"x" * 2000)  # it goes on
+        os.write(client.sink, b"x" * 2000)  # it continues
         refused = await client.next()
         assert "1024 bytes" in refused["error"]["message"]
         await client.send(b"y" * 100_000)  # and on, to its end

@@ -21,7 +21,7 @@ UNAVAILABLE_VERIFIER = "tests.transports.test_websocket_handshake.unavailable_ve
 
 
 async def known(token: str, *, resource: Any) -> DjangoPrincipal:
-    """A verifier to whom a token is "secret-" and the bearer's name."""
+    """A verifier that takes "secret-" and a name for a token."""
     name = token.removeprefix("secret-")
     if name not in ("alice", "bob"):
         raise AuthError("invalid_token", "Nobody is called that")

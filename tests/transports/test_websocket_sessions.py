@@ -84,7 +84,7 @@ async def test_a_project_without_sessions_in_auth_ignores_them() -> None:
 
 
 async def test_the_user_of_the_middleware_of_the_project_counts() -> None:
-    """A project may refuse a user whom the session names."""
+    """A project may refuse the user of a session."""
     for user in (AnonymousUser(), await User.objects.acreate(username="bob")):
         denial = await Socket(
             Consumer.as_asgi(auth="session"), "/assistant/ws", {**await cookie(), "origin": SITE}, user=user

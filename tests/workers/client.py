@@ -153,7 +153,7 @@ class UserClient:
         return self.post(port, {"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}, routing)
 
     async def result(self, port: int, method: str, params: Message | None = None, *, name: str | None = None) -> Any:
-        """The result of a request. Raises Refused with the status and the error when there is none."""
+        """The result of a request. Raises Refused with the status and the error for an error."""
         async with asyncio.timeout(WAIT_SECONDS), self.ask(port, method, params, name=name) as stream:
             data = [message async for message in stream.messages()]
             if stream.status != 200 or not data or "result" not in data[-1]:

@@ -20,7 +20,7 @@ CONNECTION_ERRORS = (OSError, EOFError, TimeoutError)
 CONNECTED = (0.1, 0.8)
 """Seconds that a connection lasts while times are rough."""
 SILENCE = WAIT_SECONDS
-"""Seconds after which a client expects nothing more, and connects anew."""
+"""Seconds after which a client expects nothing more, and connects again."""
 END = "end"
 ITEM = re.compile(r"item://([^/]+)/(\d+)")
 
@@ -124,7 +124,7 @@ def read(message: Message) -> tuple[NumberedMessage, float | None]:
 
 
 class CallReader:
-    """A client whose call sends numbers, and which is cut off meanwhile."""
+    """A client whose call sends numbers, and which is cut off before its end."""
 
     def __init__(self, user: UserClient, chance: random.Random, place: ChoosePort) -> None:
         self.user, self._chance, self._choose_port = user, chance, place

@@ -132,7 +132,7 @@ class StressRun:
         self._pause = plan.seconds / (plan.private + plan.changed)
 
     async def run(self, meanwhile: Callable[[], Awaitable[None]] | None = None) -> StressOutcome:
-        """Run, with something that happens meanwhile. Raises TimeoutError when it is stuck."""
+        """Run, with a fault at the same time. Raises TimeoutError when it is stuck."""
         async with asyncio.timeout(RUN_SECONDS):
             return await self._run(meanwhile)
 

@@ -40,7 +40,7 @@ async def begun(stack: AsyncExitStack, user: UserClient, port: int, tag: str) ->
 
 
 async def rest(stream: Stream) -> list[object]:
-    """Read a stream to its end. Raises TimeoutError when there is none."""
+    """Read a stream to its end. Raises TimeoutError without one."""
     async with asyncio.timeout(WAIT_SECONDS):
         found: list[object] = [message async for message in stream.messages()]
     assert stream.ended

@@ -81,7 +81,7 @@ class Trips(ModelToolset):
         return super().get_queryset(ctx).filter(owner=ctx.user)
 
     def save_model(self, ctx: Context, obj: Trip, form: Any, change: bool) -> None:
-        """Save the row for the caller, whom no argument can change."""
+        """Save the row for the caller; no argument can change the owner."""
         if ctx.user is None:
             raise ToolError("A trip belongs to a user; log in first.")
         obj.owner = ctx.user

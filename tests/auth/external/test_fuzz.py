@@ -92,5 +92,5 @@ def test_unusual_introspection_responses(changes: dict[str, Any], provider: Prov
     provider.introspects(**changes)
     verifier = introspecting_verifier(provider, REQUIRE_USER=False, LINK=["create"])
     found = outcome(verifier, "opaque")
-    # An answer that is no JSON, as one with NaN, is no verdict.
+    # An answer that cannot be parsed as JSON, as one with NaN, gives no verdict.
     assert is_one_or_the_other(found) or (isinstance(found, AuthError) and found.status == 503)

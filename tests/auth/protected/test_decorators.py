@@ -66,7 +66,7 @@ def _configured(db: None) -> Iterator[None]:
 
 
 def named(url: str) -> str:
-    """The token for a resource; a colon is none of the characters of a token."""
+    """The token for a resource; a token cannot contain a colon."""
     return url.replace(":", "_")
 
 

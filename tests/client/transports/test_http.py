@@ -242,7 +242,7 @@ async def test_a_session_unknown_to_the_server_is_over(subtests: pytest.Subtests
                 await exchange.answer(status, text, content_type="application/json")
 
             async with connected({"initialize": greet, "refuse": refuse, "DELETE": refuse}) as wire:
-                assert (await wire.request("refuse")).message != "Session terminated"  # there is no session yet
+                assert (await wire.request("refuse")).message != "Session terminated"  # the session comes later
                 await wire.request("initialize", 2)
                 error = await wire.request("refuse", 3)
                 assert is_terminated(MCPError.from_error_data(error))

@@ -1,4 +1,4 @@
-"""Changes of sealed rows by a person with access to the database, and the flows that are no alterations.
+"""Changes of sealed rows by a person with access to the database, and the flows that do not alter them.
 
 The tables below are those of docs/run/records.md: each change is noticed, or is stated there as one that is not.
 """
@@ -356,7 +356,7 @@ def test_an_anchor_that_cannot_be_written_stops_no_recording(
     assert "cannot be written: No such file or directory" in caplog.text
 
 
-# Flows that are no alterations.
+# Flows that do not alter rows.
 
 
 def test_retention_removals_and_several_processes_are_no_problem(anchored: Path, change: Callable[..., None]) -> None:

@@ -30,7 +30,7 @@ NAMING = {
     *("mcp_tasks.TaskAttempt", "mcp_oauth.Consent", "mcp_oauth.TokenFamily", "mcp_oauth.Rotation"),
     *("mcp_oauth.UsedCode", "mcp_oauth.ClientProfile", "mcp_skills.StoredSkillVersion"),
 }
-"""Models that are no records of calls, and name users or their calls."""
+"""Models that name users or their calls, without being records of calls."""
 WITHOUT_USERS = {
     *("mcp_django.ClientHealth", "mcp_django.StreamEvent", "mcp_django.EventSequence", "mcp_django.SpentState"),
     *(

@@ -100,5 +100,5 @@ def obtain_tokens(application: Any, user: Any, **options: Any) -> dict[str, Any]
 
 
 def find_token_row(token: str) -> Any:
-    """Find the row of an access token; None when there is none."""
+    """Find the row of an access token; None without one."""
     return get_access_token_model().objects.filter(token_checksum=hashlib.sha256(token.encode()).hexdigest()).first()

@@ -58,7 +58,7 @@ def test_malformed_forms_are_refused(subtests: pytest.Subtests) -> None:
         for path in PATHS:
             with subtests.test(name, path=path), rolled_back():
                 response = post(path, form.replace("{client}", create_client().client_id))
-                # To revoke an unknown token is no error.
+                # To revoke an unknown token succeeds.
                 if path != "/o/revoke_token/" or response.status_code != 200:
                     read_error(response)
 

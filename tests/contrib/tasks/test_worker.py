@@ -98,7 +98,7 @@ async def test_a_question_to_a_worker_within_the_grace_is_asked_by_the_call(
     clock.move(2000)
     created = await clock.advance_while(repeat(user_name=accept(value="Alice")))
     assert (created["resultType"], created["taskId"]) == ("task", row.pk)
-    late = await clock.advance_while(repeat(user_name=accept(value="Bob")))  # the round is over
+    late = await clock.advance_while(repeat(user_name=accept(value="Bob")))  # the round has ended
     assert late["taskId"] == row.pk
 
     clock.move(3000)  # the lifetime began with the answer

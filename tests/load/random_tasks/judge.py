@@ -315,7 +315,7 @@ class _Case:
             fault.kind in ISOLATES
             and self._is_long(fault)
             and fault.begin <= run.last + STORE_SECONDS
-            and fault.end + RECONNECT_SECONDS >= run.last  # a thread may finish as soon as its process goes on
+            and fault.end + RECONNECT_SECONDS >= run.last  # a thread may finish as soon as its process continues
             for fault in own
         ):
             return True

@@ -1,4 +1,4 @@
-"""The SQL of a call that is over. Its statements would take a minute: a test that waits for one fails."""
+"""The SQL of a call that has ended. Its statements would take a minute: a test that waits for one fails."""
 
 import asyncio
 import logging

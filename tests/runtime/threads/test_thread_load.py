@@ -178,7 +178,7 @@ def test_cancelled_sql_does_not_affect_other_calls(threads_named: str, caplog: A
 
 
 def test_a_thread_sees_that_its_call_was_cancelled() -> None:
-    """`ctx.cancelled` reads the flag of its own call; the SQL of another call goes on meanwhile."""
+    """`ctx.cancelled` reads the flag of its own call; the SQL of another call continues."""
     from mcp_django import Context
     from tests.server.client import PipelineClient, make_server
 

@@ -17,7 +17,7 @@ from tests.server.client import PipelineClient, make_server
 class Guarded(Toolset):
     metadata = {"open": False}
 
-    def closed(ctx: Context) -> bool:  # noqa: N805 - a guard is no method
+    def closed(ctx: Context) -> bool:  # noqa: N805 - a guard is not a method
         return bool(ctx.metadata["open"])
 
     async def framed(ctx: Context, proceed: Any) -> Any:  # noqa: N805

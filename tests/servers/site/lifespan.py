@@ -9,7 +9,7 @@ from tests.servers.site.events import note
 
 TAG = "lifespan"
 CLOSING = 0.5
-"""Seconds that it takes to be left: longer than the servers wait for nobody."""
+"""Seconds of its exit: longer than the servers wait when no client is connected."""
 
 
 @contextlib.asynccontextmanager

@@ -50,7 +50,7 @@ async def test_a_key_in_the_query() -> None:
     entries = [parameter("api_key", "query"), parameter("filter", "query", schema={"type": "object"})]
     source = secured({"query": []}, parameters=entries)
     listed = (await tools(source, credentials={"query": SECRET}))["get"]["inputSchema"]["properties"]
-    assert list(listed) == ["filter"]  # a credential is no argument
+    assert list(listed) == ["filter"]  # a credential is not an argument
     await peer(source, api, credentials={"query": "a b"}).call("get", filter={"api_key": "mine", "x": "1"})
     assert api.path == "/x?x=1&api_key=a%20b"
 

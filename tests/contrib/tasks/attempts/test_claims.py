@@ -21,7 +21,7 @@ Leases = set[tuple[str, str]]
 
 
 class Rows:
-    """A stand-in for the rows with one task, whose claim waits for `may_claim`."""
+    """A fake of the rows with one task, whose claim waits for `may_claim`."""
 
     def __init__(self) -> None:
         self.may_claim = threading.Event()

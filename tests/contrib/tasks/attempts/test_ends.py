@@ -15,7 +15,7 @@ from tests.support.clock import Clock
 
 
 class Rows:
-    """A stand-in for the rows, which fails a given number of times."""
+    """A fake of the rows, which fails a given number of times."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []

@@ -26,7 +26,7 @@ Leases = set[tuple[str, str]]
 
 
 class Rows:
-    """A stand-in for the rows, which reports each statement, loses the tasks in `lost`, and skips those in `locked`."""
+    """A fake of the rows, which reports each statement, loses the tasks in `lost`, and skips those in `locked`."""
 
     def __init__(self) -> None:
         self.beats: queue.Queue[Leases] = queue.Queue()
@@ -57,7 +57,7 @@ def make_lease(id: str, *, claimed: float = 0.0) -> TaskLease:
 
 
 def hang_until(ended: threading.Event, begun: threading.Event) -> Any:
-    """Return a stand-in for `extend_leases` that does not end before the test does."""
+    """Return a fake of `extend_leases` that does not end before the test does."""
 
     def hang(leases: Leases, lease: float) -> LeaseExtension:
         begun.set()
