@@ -44,7 +44,7 @@ def folder(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Pa
                 "EXTENSIONS": ["mcp_django.contrib.skills.SkillsExtension"],
                 "PROVIDERS": [f"{__name__}.skills"],
             },
-            panels.HERE: {"STORED": False, "EXTENSIONS": ["mcp_django.contrib.apps.Apps"]},
+            panels.SERVER: {"STORED": False, "EXTENSIONS": ["mcp_django.contrib.apps.Apps"]},
         },
         "RECORD": {"ROLLUPS": False, "CALLS": "none", "RUNNING": False},
         "PLAYGROUND": {"ENABLED": True},
@@ -90,12 +90,12 @@ def test_kinds_of_extensions_are_those_of_the_server(folder: Path) -> None:
     browser = log_in("use_playground")
     kinds = {
         server: [kind.name for kind in open_page(browser, server, "tools").context["kinds"]]
-        for server in ("default", "skilled", panels.HERE)
+        for server in ("default", "skilled", panels.SERVER)
     }
     assert kinds == {
         "default": ["tools", "resources", "prompts"],
         "skilled": ["tools", "resources", "prompts", "skills"],
-        panels.HERE: ["tools", "resources", "prompts", "apps"],
+        panels.SERVER: ["tools", "resources", "prompts", "apps"],
     }
     assert open_page(browser, "default", "skills").context["entries"] == []
 
@@ -105,21 +105,21 @@ def test_an_app_opens_in_the_preview_which_acts_as_the_operator(
 ) -> None:
     browser = log_in("use_playground", "use_playground_as")
     User.objects.create_user("ada")
-    names = [entry.key for entry in open_page(browser, panels.HERE, "apps").context["entries"]]
+    names = [entry.key for entry in open_page(browser, panels.SERVER, "apps").context["entries"]]
     assert names
-    page = open_page(browser, panels.HERE, "apps", names[0]).content.decode()
+    page = open_page(browser, panels.SERVER, "apps", names[0]).content.decode()
     link = re.search(r'<a href="(/preview/[^"]*)">Open its app', page)
     assert link is not None
     assert f"tool={names[0]}" in link[1]
     assert browser.get(link[1].replace("&amp;", "&")).status_code == 200
 
-    other = open_page(browser, panels.HERE, "apps", names[0], **{"as": "ada"}).content.decode()
+    other = open_page(browser, panels.SERVER, "apps", names[0], **{"as": "ada"}).content.decode()
     assert "/preview/" not in other
     settings.DEBUG = False
-    page = open_page(browser, panels.HERE, "tools", names[0]).content.decode()
+    page = open_page(browser, panels.SERVER, "tools", names[0]).content.decode()
     assert "/preview/" not in page
     assert "Its app is shown below the result." in page
     monkeypatch.setattr(acts, "can_host_apps", lambda: False)
-    page = open_page(browser, panels.HERE, "tools", names[0]).content.decode()
+    page = open_page(browser, panels.SERVER, "tools", names[0]).content.decode()
     assert "if mcp_django.contrib.apps is installed" in page
     assert "host.js" not in page
