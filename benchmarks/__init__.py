@@ -1,4 +1,4 @@
-"""Side-by-side measurements of this server, the official SDK, FastMCP and the bare cost of HTTP.
+"""Measurements of this server, the official SDK, FastMCP and bare HTTP.
 
 README.md explains how to run and read them. They report figures, and no figure makes a build fail.
 """

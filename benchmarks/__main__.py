@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: one run of everything, as markdown on standard output."""
+"""`python -m benchmarks`: measure everything, and print markdown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run, print the tables. Returns 1 when an answer was wrong or a server did not start; never on account of time."""
+    """Run, and print the tables.
+
+    Returns 1 if an answer was wrong or a server did not start, but never because of a figure.
+    """
     options = _options(arguments)
     if not hasattr(os, "sched_setaffinity"):
         print("the measurements read another process's CPU clock and pin cores: they need Linux", file=sys.stderr)

@@ -1,12 +1,12 @@
-"""`python -m benchmarks.access`: costs of authentication and permissions of callers.
+"""`python -m benchmarks.access`: costs of authentication and permissions.
 
-One tool is called with each kind of credential, by a user with one group and one permission, on one uvicorn worker,
-beside the same without authentication. "known" is a credential that the worker has verified in the last seconds, which
-is what most calls come with; "new" verifies it for each request. "guarded" calls take a scope and a Django permission
-besides.
+A user with one group and one permission calls a tool with each kind of credential, on one uvicorn worker. The first row
+is the same call without authentication. A "known" credential is one that the worker has verified in the last seconds,
+as most calls have; a "new" one is verified for each request. "guarded" calls also require a scope and a Django
+permission.
 
-`--statements KIND` calls once with a credential nobody has seen yet, in process, and prints every SQL statement. The
-one that writes down the use of a personal token comes once a minute.
+`--statements KIND` makes one call with a new credential, in process, and prints each SQL statement. The statement that
+records the use of a personal token runs at most once a minute.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STATEMENTS_AIM = 2
 
 
 def subjects() -> list[Subject]:
-    """The rows: nobody asked, then each kind of credential, known and new."""
+    """Return the rows: no authentication, then each kind of credential."""
     rows = [Subject(label="no authentication", family=Family.OURS, command=served())]
     for kind in credentials.KINDS:
         forms: dict[str, tuple[str, ...]] = {
@@ -39,7 +39,7 @@ def subjects() -> list[Subject]:
             f"{kind}, known, guarded": ("--guarded",),
             f"{kind}, new": ("--uncached",),
         }
-        if kind == "session":  # looked up for each request, which may follow a log-out
+        if kind == "session":  # looked up for each request, because the user may have logged out
             forms = {"session, new": (), "session, new, guarded": ("--guarded",)}
         for label, options in forms.items():
             command = served("--auth", kind, *options, greets=True)
@@ -48,7 +48,7 @@ def subjects() -> list[Subject]:
 
 
 def markdown(results: Results, rows: Sequence[Subject]) -> str:
-    """The tables: what each row costs, and what that is more than the first."""
+    """Return the tables: the cost of each row, and its difference to the first row."""
     plain = rows[0]
     costs = [[row.label, *(report.spread(results.of(row, cell)) for cell in CELLS)] for row in rows]
     over = [[row.label, *(_more(results.over(row, plain, cell)) for cell in CELLS)] for row in rows[1:]]
@@ -72,7 +72,7 @@ def _more(added: float | None) -> str:
 
 
 def statements(kind: str) -> list[str]:
-    """The SQL of one call with a new credential of this kind, by a tool that anybody may call."""
+    """Return the SQL of one call with a new credential, of a tool for all users."""
     from benchmarks.serve import project
 
     issuer = credentials.Issuer(free_port()) if kind == "external" else None
@@ -93,8 +93,8 @@ def statements(kind: str) -> list[str]:
         def listen_on(*, connection: Any, **_: Any) -> None:
             connection.execute_wrappers.append(listen)
 
-        connection_created.connect(listen_on)  # those of the threads
-        # Two, because what a process reads once is not the credential's: the first call reads it.
+        connection_created.connect(listen_on)  # connections of the threads
+        # The first of two calls makes the statements that a process makes once. They are no cost of the credential.
         both = [credentials.make(kind, issuer) for _ in range(2)]
 
         async def call() -> None:
@@ -113,7 +113,10 @@ def statements(kind: str) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run, print the tables. Returns 1 when an answer was wrong or a server did not start; never on account of time."""
+    """Run, and print the tables.
+
+    Returns 1 if an answer was wrong or a server did not start, but never because of a figure.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.access", description=__doc__)
     parser.add_argument(
         "--statements", choices=credentials.KINDS, help="print the SQL of one call, and measure nothing"

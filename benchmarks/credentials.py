@@ -1,6 +1,6 @@
-"""One valid credential of each kind that the package knows, for the measured project.
+"""A valid credential of each kind of the package, for the measured project.
 
-Each is made in the process that serves, so that nothing has to be signed in or agreed to first.
+Each is made in the process that serves, so that no user has to log in or consent first.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 USERNAME = "measured"
 SCOPE = "bench:add"
 RESOURCE = "http://127.0.0.1:8766/mcp"
-"""What tokens are made for, whichever port is served: `MCP["ORIGIN"]` says it, too."""
+"""The resource of the tokens, on whichever port the project is served. The settings have the same one."""
 KINDS = ("token", "oauth", "external", "session")
 
 
 def _user() -> Any:
-    """A user with one permission through a group, and not a superuser, who needs no permission."""
+    """Return the measured user, who has one permission through a group."""
     from django.contrib.auth.models import Group, Permission, User
 
     user, made = User.objects.get_or_create(username=USERNAME)
@@ -33,7 +33,7 @@ def _user() -> Any:
 
 
 def personal() -> dict[str, str]:
-    """A personal access token."""
+    """Return the header with a personal access token."""
     from mcp_django.models import PersonalAccessToken
 
     _, token = PersonalAccessToken.issue(user=_user(), name="benchmarks", scopes=[SCOPE], expires=None)
@@ -41,7 +41,10 @@ def personal() -> dict[str, str]:
 
 
 def oauth() -> dict[str, str]:
-    """An access token of the embedded authorization server, as its token endpoint would have stored it."""
+    """Return the header with an access token of the embedded authorization server.
+
+    It is stored in the same way as by the token endpoint.
+    """
     from django.utils import timezone
     from oauth2_provider.models import get_access_token_model, get_application_model
 
@@ -66,7 +69,7 @@ def oauth() -> dict[str, str]:
 
 
 def session() -> dict[str, str]:
-    """The cookies of a signed-in browser, and what a page of this site sends with them."""
+    """Return the cookies of a logged-in browser, and the CSRF header of its requests."""
     from importlib import import_module
 
     from django.conf import settings
@@ -86,14 +89,14 @@ def session() -> dict[str, str]:
 
 
 class Issuer:
-    """An identity provider on a port of its own, which has one key and signs one token."""
+    """An identity provider on a port of its own, which has one key and signs tokens."""
 
     def __init__(self, port: int) -> None:
         from jwcrypto.jwk import JWK
 
         self.name = f"http://127.0.0.1:{port}"
         self._made = 0
-        """So that no two tokens are the same."""
+        """The number of tokens so far, which makes each token different."""
         self._key = JWK.generate(kty="RSA", size=2048, kid="1", use="sig", alg="RS256")
         keys = json.dumps({"keys": [json.loads(self._key.export_public())]}).encode()
 
@@ -111,7 +114,10 @@ class Issuer:
         threading.Thread(target=ThreadingHTTPServer(("127.0.0.1", port), Keys).serve_forever, daemon=True).start()
 
     def credential(self) -> dict[str, str]:
-        """A token of its own for the measured project, whose subject is linked to the measured user."""
+        """Return the header with a new token for the measured project.
+
+        The subject of the token is linked to the measured user.
+        """
         from jwcrypto.jwt import JWT
 
         from mcp_django.models import ExternalIdentity
@@ -127,7 +133,7 @@ class Issuer:
 
 
 def make(kind: str, issuer: Issuer | None = None) -> dict[str, str]:
-    """The headers of a request by the measured user with a credential of this kind."""
+    """Return the headers of a request with a credential of the measured user."""
     makers: dict[str, Callable[[], dict[str, str]]] = {"token": personal, "oauth": oauth, "session": session}
     if kind == "external":
         assert issuer is not None, "the settings name an issuer before Django is set up"

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.cycles`: objects per call that only the cycle collector can free. It must be 0.
+"""`python -m benchmarks.cycles`: objects per call that only the collector frees.
 
-One reference cycle on the path of a call costs a quarter of the call under load, where the collector runs every few
-hundred allocations; in a measurement of the call alone it hardly shows.
+The number must be 0. One reference cycle on the path of a call costs a quarter of the call under load, because the
+collector runs every few hundred allocations. A measurement of the call alone hardly shows it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from benchmarks.wire import EVERYWHERE, Dialect
 
 CALLS = 100
 TURNS = 10
-"""Of the loop, after the last call: what a call leaves to the loop is over by then."""
+"""Turns of the loop after the last call, in which it runs the callbacks that the call has left."""
 CASES = [(dialect, work) for dialect in (Dialect.STATELESS, Dialect.HANDSHAKE) for work in EVERYWHERE]
 
 
 def count_cycles() -> float:
-    """How many objects one call leaves to the cycle collector: the worst case of either era and every kind of work.
+    """Return the number of objects that one call leaves to the cycle collector.
 
-    It counts in a process of its own, so the caller's settings and garbage have no part in it.
+    It is the worst of both eras and all kinds of work. A process of its own counts, so that the settings and the
+    garbage of the caller do not matter.
     """
     command = [sys.executable, "-m", "benchmarks.cycles"]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -38,11 +39,14 @@ def count_cycles() -> float:
 
 
 async def garbage(caller: Caller) -> tuple[float, dict[str, int]]:
-    """Objects per call that only the collector frees, and their types with the numbers of all calls together."""
+    """Return the number of objects per call that only the collector frees.
+
+    The second value has their types, each with the number of objects of all calls.
+    """
     await caller.open()
     for _ in range(CALLS // 2):
         await caller.call()
-    # A first look is thrown away: what happens once in a while (a cache that expires) is not a cost of each call.
+    # The lower of two counts is used, because a rare event (a cache that expires) is no cost of each call.
     looks = [await _look(caller) for _ in range(2)]
     kinds = min(looks, key=lambda look: look.total())
     return kinds.total() / CALLS, dict(kinds.most_common(8))
@@ -66,7 +70,7 @@ async def _look(caller: Caller) -> collections.Counter[str]:
 
 
 async def count_all(application: Application) -> float:
-    """Print a line for each case. Returns the worst."""
+    """Print a line for each case, and return the worst number."""
     worst = 0.0
     for dialect, work in CASES:
         per_call, kinds = await garbage(Caller(application, work, dialect))

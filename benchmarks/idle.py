@@ -1,8 +1,9 @@
-"""`python -m benchmarks.idle`: costs of a thousand connected clients that send nothing.
+"""`python -m benchmarks.idle`: costs of a thousand idle clients.
 
-One worker for each row, and beside ours, in the same run, sockets that only echo. Memory is the resident set of the
-worker with the clients connected, less that before, when a few had come and gone already. What the worker works while
-nobody says anything is read over some seconds: keep-alives and pings of the server's and of ours.
+Each row has a worker of its own. Sockets that only echo are measured in the same run. Memory is the resident set of the
+worker with the clients connected, less the resident set before, when a few clients had come and gone already. The CPU
+time of the worker with idle clients is read over some seconds. It is the time of keep-alives and pings, of the web
+server and of this package.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from benchmarks.wire import Dialect, Frames, Target, frame, initialize, initiali
 
 CLIENTS = 1000
 WARMING = 20
-"""Clients that come and go first: what is made once is not counted."""
+"""Clients that come and go first, because one-time costs are not counted."""
 AT_ONCE = 20
 """Clients that are connecting at the same time."""
 SETTLED = 1.0
@@ -41,12 +42,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One way of being connected."""
+    """A kind of connection."""
 
     label: str
     command: Command
     steps: Callable[[int], list[Step]]
-    """What a client does first, given the server's port."""
+    """Function that returns the first steps of a client, for the port of the server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class Figures:
     opening: float
     """Milliseconds of CPU until a client was connected."""
     quiet: float
-    """Milliseconds of CPU in a second, for all of them."""
+    """Milliseconds of CPU in a second, for all clients."""
 
 
 class Guest(asyncio.Protocol):
@@ -91,13 +92,13 @@ class Guest(asyncio.Protocol):
             self.there.set_exception(RuntimeError(f"the server hung up after {self._read[:300]!r}"))
 
     def leave(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.abort()
 
 
 async def connect(subject: Subject, port: int, clients: int) -> list[Guest]:
-    """So many clients, a few at a time."""
+    """Connect clients, a few at a time."""
     room, guests, loop = asyncio.Semaphore(AT_ONCE), list[Guest](), asyncio.get_running_loop()
 
     async def one() -> None:
@@ -111,14 +112,14 @@ async def connect(subject: Subject, port: int, clients: int) -> list[Guest]:
 
 
 async def leave(guests: list[Guest]) -> None:
-    """All of them."""
+    """Close all connections."""
     for guest in guests:
         guest.leave()
     await asyncio.sleep(SETTLED)
 
 
 async def measure(subject: Subject, running: Running, clients: int) -> Figures:
-    """Connect, look, wait, leave."""
+    """Connect clients, read the memory and the CPU time of the worker, and leave."""
     await leave(await connect(subject, running.port, WARMING))
     before, worked = resident(running), worked_for(running)
     guests = await connect(subject, running.port, clients)
@@ -132,7 +133,7 @@ async def measure(subject: Subject, running: Running, clients: int) -> Figures:
 
 
 def _socket(path: str, dialect: Dialect) -> Callable[[int], list[Step]]:
-    """A WebSocket with one request and its response."""
+    """Return the steps of a WebSocket with one request and its response."""
 
     def steps(port: int) -> list[Step]:
         found = [Step(send=opening(Target(port=port, path=path, dialect=dialect)), until=b"\r\n\r\n")]
@@ -161,13 +162,16 @@ def _subjects(server: str) -> list[Subject]:
 
 
 def _stream(port: int) -> list[Step]:
-    """A stream of HTTP+SSE that has sent its endpoint."""
+    """Return the step of an HTTP+SSE stream that has sent its endpoint."""
     request = f"GET /mcp/sse HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\n\r\n"
     return [Step(send=request.encode(), until=b"event: endpoint")]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run, print the table. Returns 1 when a server did not start or a client could not connect."""
+    """Run, and print the table.
+
+    Returns 1 if a server did not start or a client could not connect.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.idle", description=__doc__)
     parser.add_argument("--clients", type=int, default=CLIENTS)
     parser.add_argument("--only", action="append", metavar="TEXT", help="only rows with this in their label")

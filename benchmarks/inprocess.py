@@ -1,4 +1,7 @@
-"""The measured project without an HTTP server: its ASGI application called as a server would call it."""
+"""The measured project without an HTTP server.
+
+Its ASGI application is called in the same way as by a server.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,14 @@ Application = Callable[[Any, Callable[[], Awaitable[Message]], Callable[[Message
 Headers = list[tuple[bytes, bytes]]
 
 PORT = 18_000
-"""Only the text of the Host header; nothing listens there."""
+"""The port in the Host header. No server listens there."""
 
 
 class Exchange:
-    """One request and what came back, with the behaviour of uvicorn: after the body, `receive` waits for the end."""
+    """A request and its response.
+
+    As in uvicorn, `receive` returns the body, and then waits for the end of the response.
+    """
 
     def __init__(self, request: bytes, expected: Expected) -> None:
         head, _, self.body = request.partition(b"\r\n\r\n")
@@ -44,7 +50,7 @@ class Exchange:
         self.status, self.answer, self.answer_headers = 0, b"", Headers()
 
     async def receive(self) -> Message:
-        """The body, then nothing until the answer is complete, then the disconnect."""
+        """Return the body; then wait for the whole answer and return the disconnect."""
         if not self._received:
             self._received = True
             return {"type": "http.request", "body": self.body, "more_body": False}
@@ -52,7 +58,7 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        """Take a part of the answer."""
+        """Add a message to the answer."""
         if message["type"] == "http.response.start":
             self.status, self.answer_headers = message["status"], list(message.get("headers", ()))
             return
@@ -61,13 +67,13 @@ class Exchange:
             self._ended.set()
 
     def check(self) -> None:
-        """Raise AssertionError unless the answer is the right one."""
+        """Raise AssertionError if the answer is wrong."""
         if self.status not in (200, 202) or not self._expected.fits(self.answer):
             raise AssertionError(f"expected {self._expected}, got {self.status} {self.answer[:700]!r}")
 
 
 class Caller:
-    """Calls one application with one kind of request."""
+    """A caller of one application, with one kind of request."""
 
     def __init__(
         self,
@@ -83,7 +89,7 @@ class Caller:
         self._requests: Requests | None = None
 
     async def open(self) -> None:
-        """Shake hands, where the dialect asks for it."""
+        """Make the handshake, if the dialect has one."""
         session = ""
         if self._target.dialect is Dialect.HANDSHAKE:
             opened = await self._call(self._target.post(initialize()), Expected((b'"serverInfo"',)))
@@ -93,12 +99,15 @@ class Caller:
         self._requests = Requests(self._target, self._work, session=session, tools=self._tools)
 
     def exchange(self) -> Exchange:
-        """The next request, not yet sent."""
+        """Return the next request, which is not sent yet."""
         assert self._requests is not None, "open() comes first"
         return Exchange(*self._requests.make())
 
     async def call(self) -> None:
-        """One request, in a task of its own, as a server does it. Raises AssertionError for a wrong answer."""
+        """Make a request in a task of its own, as a server does.
+
+        Raises AssertionError for a wrong answer.
+        """
         assert self._requests is not None, "open() comes first"
         await self._call(*self._requests.make())
 
@@ -109,6 +118,6 @@ class Caller:
         return exchange
 
     async def run(self, exchange: Exchange) -> None:
-        """Hand one exchange to the application."""
-        # A task wants a coroutine; ASGI promises no more than an awaitable.
+        """Run the application on one exchange."""
+        # A task needs a coroutine, and an ASGI application returns only an awaitable.
         await self._application(exchange.scope, exchange.receive, exchange.send)

@@ -1,10 +1,11 @@
-"""`python -m benchmarks.listens`: costs of a thousand listening clients, and the time until a change reaches all.
+"""`python -m benchmarks.listens`: costs of a thousand listening clients.
 
-One uvicorn worker with uvloop and httptools, as for everything else here, and beside it, in the same run, the same with
-an application that does nothing but hold streams open: what is left between the two is ours. Memory is the resident set
-of the worker with the streams open, less that before, when a few had been opened and closed already. A change is timed
-from the first byte of the request that publishes it to the last byte of the last client's event; beside it stands what
-the worker itself worked meanwhile, which says more on a machine with neighbours.
+The tables also have the time until a change reaches all clients. The server is one uvicorn worker with uvloop and
+httptools, as in all measurements. An application that only holds streams open is measured in the same run; the
+difference to it is the cost of this package. Memory is the resident set of the worker with the streams open, less the
+resident set before, when a few had been opened and closed already. A change is timed from the first byte of the request
+that publishes it to the last byte of the last client's event. The CPU time of the worker in that time is a better
+figure on a machine with other load.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from benchmarks.wire import CLIENT, STATELESS_VERSION
 
 STREAMS = 1000
 WARMING = 20
-"""Streams that are opened and closed first: what is made once is not counted."""
+"""Streams that are opened and closed first, because one-time costs are not counted."""
 AT_ONCE = 50
 """Streams that are being opened at the same time."""
 CHANGES = 9
 SETTLED = 1.0
 """Seconds of quiet before memory is read."""
 MEMORY_AIM, TIME_AIM = 15.0, 250.0
-"""KB for each stream, milliseconds for a change (docs/design/performance.md)."""
+"""KB for each stream, and milliseconds for a change (docs/design/performance.md)."""
 OPENED, CHANGED = b"notifications/subscriptions/acknowledged", b"notifications/tools/list_changed"
 META = "io.modelcontextprotocol/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One way of holding streams open."""
+    """A kind of server that holds streams open."""
 
     label: str
     command: Command
@@ -55,12 +56,12 @@ class Figures:
     """Resident set in KB, without streams."""
     with_streams: float = 0.0
     times: list[float] = field(default_factory=list)
-    """Milliseconds until a change had reached everybody."""
+    """Milliseconds until a change had reached all clients."""
     work: list[float] = field(default_factory=list)
-    """Milliseconds of CPU that it took."""
+    """Milliseconds of CPU time of a change."""
 
     def each(self, streams: int) -> float:
-        """KB for one stream."""
+        """Return the KB for one stream."""
         return (self.with_streams - self.before) / streams
 
 
@@ -110,7 +111,7 @@ class Crowd:
         self._all_notified = asyncio.Event()
 
     async def open(self, streams: int) -> None:
-        """Open so many, a few at a time, each acknowledged."""
+        """Open streams, a few at a time, and wait for each acknowledgement."""
         room = asyncio.Semaphore(AT_ONCE)
 
         async def one() -> None:
@@ -144,7 +145,7 @@ class Crowd:
         return took * 1000
 
     async def close(self) -> None:
-        """All of them leave."""
+        """Close all streams."""
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
@@ -152,7 +153,7 @@ class Crowd:
 
 
 async def measure(subject: Subject, running: Running, streams: int, changes: int) -> Figures:
-    """Open, look, publish, close."""
+    """Open streams, read the memory, publish changes, and close the streams."""
     figures, crowd = Figures(), Crowd(subject, running)
     await crowd.open(WARMING)
     await crowd.change()
@@ -171,7 +172,7 @@ async def measure(subject: Subject, running: Running, streams: int, changes: int
 
 
 def resident(running: Running) -> float:
-    """The resident set of a server, in KB."""
+    """Return the resident set of a server, in KB."""
     for line in Path(f"/proc/{running.process.pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return float(line.split()[1])
@@ -179,7 +180,7 @@ def resident(running: Running) -> float:
 
 
 def worked_for(running: Running) -> float:
-    """The CPU time of a server so far, in milliseconds: user and system, all threads."""
+    """Return the CPU time of all threads of a server so far, in milliseconds."""
     fields = Path(f"/proc/{running.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
 
@@ -237,7 +238,7 @@ SUBJECTS = (
 
 
 def markdown(found: dict[str, Figures], streams: int) -> str:
-    """The table."""
+    """Return the table."""
     lines = [
         f"{streams} open streams on one worker",
         "",
@@ -259,7 +260,10 @@ def markdown(found: dict[str, Figures], streams: int) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run, and print the table. Return 1 if a server did not start or answered wrongly."""
+    """Run, and print the table.
+
+    Returns 1 if a server did not start or answered wrongly.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.listens", description=__doc__)
     parser.add_argument("--streams", type=int, default=STREAMS)
     parser.add_argument("--changes", type=int, default=CHANGES)

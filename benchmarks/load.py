@@ -1,7 +1,8 @@
-"""The load client: raw keep-alive sockets in one thread, every answer checked, the server's CPU time beside it.
+"""A load client for HTTP that reads the CPU time of the server.
 
-It knows HTTP/1.1 as far as the measured servers speak it: a Content-Length or chunked framing, and connections that
-stay open. Linux only: it uses epoll, and reads the process CPU clock of another process.
+One thread sends requests on raw keep-alive sockets, and checks each answer. The client knows as much of HTTP/1.1 as the
+measured servers use: a Content-Length or chunked framing, and connections that stay open. It runs only on Linux,
+because it uses epoll and reads the CPU clock of another process.
 """
 
 from __future__ import annotations
@@ -33,26 +34,26 @@ class WrongAnswer(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One measurement."""
+    """The figures of one measurement."""
 
     cpu_us: float
-    """CPU time of the server process, user and system, all threads, per request."""
+    """CPU time of the server process per request: user and system, all threads."""
     busy: float
     """Share of the wall time in which the server used its core."""
     per_second: float
     p50_us: float
     p99_us: float
-    """Latency as the client sees it."""
+    """Latency that the client measured."""
     requests: int
 
 
 def reading(latencies: list[float], *, cpu: int, wall: float) -> Reading:
-    """The figures of one measurement.
+    """Return the figures of one measurement.
 
     Args:
         latencies: Seconds, one for each request.
-        cpu: Nanoseconds that the server worked.
-        wall: Seconds that it took.
+        cpu: CPU time of the server in nanoseconds.
+        wall: Seconds of the measurement.
     """
     latencies.sort()
     total = len(latencies)
@@ -67,22 +68,23 @@ def reading(latencies: list[float], *, cpu: int, wall: float) -> Reading:
 
 
 def cpu_clock(pid: int) -> int:
-    """CPU time of another process in nanoseconds: user and system, all of its threads, not its children.
+    """Return the CPU time of another process in nanoseconds.
 
-    The clock's number is made as clock_getcpuclockid(3) makes it: the inverted process id, then 2 for "scheduler time".
+    It is user and system time of all threads, without child processes. The number of the clock is that of
+    clock_getcpuclockid(3): the inverted process id, then 2 for "scheduler time".
     """
     return time.clock_gettime_ns((~pid << 3) | 2)
 
 
 def memory_mb(pid: int) -> float:
-    """Resident memory of a process in MB."""
+    """Return the resident memory of a process in MB."""
     status = Path(f"/proc/{pid}/status").read_text()
     found = re.search(r"VmRSS:\s+(\d+) kB", status)
     return int(found[1]) / 1024 if found else 0.0
 
 
 class Connection:
-    """One socket and the answer that is arriving on it."""
+    """A socket, and the answer that it is receiving."""
 
     __slots__ = ("_answer", "_body_at", "_chunked", "_whole_at", "expected", "sent_at", "session", "socket")
 
@@ -95,13 +97,13 @@ class Connection:
         self._answer, self._body_at, self._whole_at, self._chunked = b"", 0, 0, False
 
     def send(self, request: bytes, expected: Expected) -> None:
-        """Send a request; the one before must have been answered."""
+        """Send a request. The request before must have been answered."""
         self._answer, self._body_at, self._chunked, self.expected = b"", 0, False, expected
         self.sent_at = time.perf_counter()
         self.socket.sendall(request)
 
     def receive(self) -> bool:
-        """Take what has arrived. True when the answer is whole."""
+        """Read the available bytes, and return True if the answer is complete."""
         data = self.socket.recv(_READ)
         if not data:
             raise WrongAnswer(f"the server closed the connection after {self._answer[:300]!r}")
@@ -119,17 +121,17 @@ class Connection:
         return len(answer) >= self._whole_at
 
     def check(self) -> None:
-        """Raise WrongAnswer unless the whole answer is a 200 with the expected body."""
+        """Raise WrongAnswer unless the answer is a 200 with the expected body."""
         if self._answer[9:12] != b"200" or not self.expected.fits(self.body()):
             raise WrongAnswer(f"expected {self.expected}, got {self._answer[:700]!r}")
 
     def body(self) -> bytes:
-        """The body of the whole answer, without chunked framing."""
+        """Return the body of the complete answer, without chunked framing."""
         raw = self._answer[self._body_at :]
         return b"".join(_chunks(raw)) if self._chunked else raw
 
     def exchange(self, request: bytes) -> tuple[int, bytes, bytes]:
-        """Send one request outside the measurement. Returns status, head and body."""
+        """Send a request outside the measurement, and return status, head and body."""
         self.send(request, Expected(()))
         while not self.receive():
             pass
@@ -147,7 +149,10 @@ class Connection:
             raise WrongAnswer(f"notifications/initialized: {status} {body[:500]!r}")
 
     def close(self, target: Target) -> None:
-        """End the session, if there is one, and hang up. A server that forbids DELETE keeps its session."""
+        """End the session, if there is one, and close the connection.
+
+        A server that forbids DELETE keeps its session.
+        """
         try:
             if self.session:
                 self.exchange(target.delete(self.session))
@@ -169,16 +174,17 @@ def _chunks(raw: bytes) -> Iterator[bytes]:
 
 
 class Load:
-    """Connections that ask one server for one kind of work, one request in flight on each."""
+    """Connections that send requests of one kind of work to a server, one at a time."""
 
     def __init__(self, target: Target, work: Work, *, connections: int, tools: int, pid: int) -> None:
-        """
+        """Open the connections.
+
         Args:
             target: The endpoint and its dialect.
             work: The kind of work of each request.
-            connections: How many are open, each with one request in flight.
-            tools: How many tools the server has; a `tools/list` must name as many.
-            pid: The server's process.
+            connections: The number of connections, each with one request in flight.
+            tools: The number of tools of the server, all of which a `tools/list` must return.
+            pid: The id of the server's process.
         """
         self._target, self._pid = target, pid
         self._pairs: list[tuple[Connection, Requests]] = []
@@ -202,7 +208,7 @@ class Load:
         """Send `total` requests, check each response, and return the cost of one.
 
         Raises:
-            WrongAnswer: an answer is not the right one, or none came for 30 seconds.
+            WrongAnswer: an answer is wrong, or none came for 30 seconds.
         """
         with no_collector():
             cpu, start = cpu_clock(self._pid), time.perf_counter()
@@ -238,7 +244,7 @@ class Load:
 
 @contextmanager
 def no_collector() -> Iterator[None]:
-    """The client's own pauses are not the server's latency."""
+    """Disable the cycle collector, whose pauses are no latency of the server."""
     gc.collect()
     gc.disable()
     try:

@@ -1,8 +1,9 @@
-"""`python -m benchmarks.log`: costs of appending to the event log, and the delay in another process.
+"""`python -m benchmarks.log`: costs of appending to the event log.
 
-SQLite by default, in a directory of its own; `--postgres postgres://user@host/name` uses that server, in a database of
-its own that is dropped afterwards. `--redis redis://host/0` has the other process woken through channels_redis' PubSub
-layer; without it that process looks once a second.
+The other figure is the delay of an event in another process. The database is SQLite in a directory of its own;
+`--postgres postgres://user@host/name` uses that server, in a database of its own that is dropped afterwards. With
+`--redis redis://host/0`, the PubSub layer of channels_redis wakes the other process; without it, that process reads the
+log once a second.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from django.db import connections
 
 APPENDS, WAKES, WRITERS = 2000, 500, 4
 PAUSE = 0.002
-"""Seconds between two events whose way is timed: each is to travel alone."""
+"""Seconds between two events whose delay is measured, so that each is delivered alone."""
 PUBSUB = "channels_redis.pubsub.RedisPubSubChannelLayer"
 
 
 def configure(database: dict[str, Any], redis: str | None) -> None:
-    """The settings of both processes."""
+    """Set up Django in one of the processes."""
     layers = {"default": {"BACKEND": PUBSUB, "CONFIG": {"hosts": [redis]}}} if redis else {}
     settings.configure(
         DATABASES={"default": database},
@@ -65,7 +66,7 @@ def _postgres(url: str, name: str) -> dict[str, Any]:
 
 @contextmanager
 def database(postgres: str | None) -> Iterator[dict[str, Any]]:
-    """An empty database, gone afterwards."""
+    """Create an empty database, and remove it afterwards."""
     if postgres is None:
         with tempfile.TemporaryDirectory(prefix="mcp-bench-") as directory:
             options = {
@@ -89,14 +90,14 @@ def database(postgres: str | None) -> Iterator[dict[str, Any]]:
 
 
 def show(what: str, seconds: list[float]) -> None:
-    """One line of the table."""
+    """Print a line of the table."""
     ordered = sorted(seconds)
     p99 = ordered[int(len(ordered) * 0.99) - 1]
     print(f"{what:46} p50 {statistics.median(ordered) * 1e3:8.2f} ms   p99 {p99 * 1e3:8.2f} ms")
 
 
 def appends() -> None:
-    """Alone, and from several threads at once."""
+    """Measure appends of one thread, and of several threads at once."""
     from mcp_django.runtime.events.event_log import EventDraft, EventLog
 
     log, draft = EventLog(), EventDraft("session:1", "message", {"jsonrpc": "2.0", "method": "notifications/x"})
@@ -124,7 +125,7 @@ def appends() -> None:
 
 
 async def listen(count: int) -> None:
-    """The other process: writes how long each event was on its way."""
+    """Follow the events in the other process, and print the delay of each."""
     from mcp_django import wiring
 
     delays: list[float] = []
@@ -142,13 +143,13 @@ async def listen(count: int) -> None:
 
 
 async def wakes(other: subprocess.Popen[str]) -> None:
-    """Publish one event after another."""
+    """Publish one event after another, and print the delays in the other process."""
     from mcp_django import wiring
     from mcp_django.runtime.events.event_log import EventDraft
 
     assert other.stdout is not None
     await asyncio.to_thread(other.stdout.readline)
-    # As a worker that has something open itself.
+    # This process follows events too, as a worker with an open stream does.
     following = await wiring.get_services().event_publisher.get_follower().subscribe("other", lambda event: None)
     for _ in range(WAKES):
         await wiring.get_services().event_publisher.publish(EventDraft("bench", "message", {"sent": time.monotonic()}))
@@ -158,7 +159,7 @@ async def wakes(other: subprocess.Popen[str]) -> None:
 
 
 def main() -> None:
-    """Both measurements."""
+    """Run both measurements."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.log", description=__doc__)
     parser.add_argument("--postgres", metavar="URL")
     parser.add_argument("--redis", metavar="URL")

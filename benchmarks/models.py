@@ -1,7 +1,8 @@
-"""`python -m benchmarks.models`: rows of a model as JSON, by a ModelToolset, by DRF, and by django-mcp-server.
+"""`python -m benchmarks.models`: costs of rows of a model as JSON.
 
-A thousand airports of eleven fields lie in SQLite; asked for is a page of a hundred, or one by its key. All rows of the
-tables run in the same run and take turns, as in `python -m benchmarks`.
+A ModelToolset, a view of DRF and django-mcp-server return a page of a hundred airports, or one airport by its key. A
+thousand airports of eleven fields are in SQLite. All rows of the tables are measured in turns in the same run, as in
+`python -m benchmarks`.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ GET_MANY = Cell(work=Work.ROW, connections=8)
 CELLS = (LIST, LIST_MANY, GET, GET_MANY)
 BOTH = frozenset({Work.ROWS, Work.ROW})
 PEER_AIM = 3.0
-"""How many times cheaper than django-mcp-server a call has to be (docs/design/performance.md)."""
+"""Factor by which a call has to be cheaper than with django-mcp-server (docs/design/performance.md)."""
 
 
 def subjects(peer_python: str | None) -> list[Subject]:
-    """The rows; without an interpreter for it, django-mcp-server is left out."""
+    """Return the rows. Without its interpreter, django-mcp-server is left out."""
     here = Command(arguments=("-m", "benchmarks.data.serve", "--port", "{port}"))
     calls = (
         _call(Work.ROWS, "airport_list", {"limit": PAGE}, times=2 * PAGE),
@@ -57,7 +58,10 @@ def subjects(peer_python: str | None) -> list[Subject]:
 
 
 def _peer_row(python: str) -> Subject:
-    """Its query tool. Its other way, a view of DRF as a tool, gives all rows whatever the view's pages are."""
+    """Return the row of django-mcp-server's query tool.
+
+    Its other feature, a view of DRF as a tool, returns all rows, because it ignores the pages of the view.
+    """
     command = Command(arguments=("-m", "benchmarks.data.serve", "--port", "{port}", "--peer"), python=python)
     query = "query_data_collections"
     page, one = [{"$limit": PAGE}], [{"$match": {"id": KEY}}]
@@ -75,7 +79,10 @@ def _peer_row(python: str) -> Subject:
 
 
 def _call(work: Work, tool: str, arguments: dict[str, Any], *, times: int) -> Ask:
-    """A call; a result of ours holds each row twice, as text and structured."""
+    """Return the request of a call, whose result has each row `times` times.
+
+    A result of this package has each row twice, as text and as structured content.
+    """
     return Ask(work=work, tool=tool, arguments=json.dumps(arguments), expected=_holding(times))
 
 
@@ -84,7 +91,7 @@ def _holding(times: int) -> Expected:
 
 
 def markdown(results: Results, rows: Sequence[Subject]) -> str:
-    """The tables."""
+    """Return the tables."""
     rows = [row for row in rows if any(results.of(row, cell) for cell in CELLS)]
     heading = ["", *(cell.label for cell in CELLS)]
     costs = [[row.label, *(report.spread(results.of(row, cell)) for cell in CELLS)] for row in rows]
@@ -103,7 +110,7 @@ def _times(results: Results, row: Subject, other: Subject, cell: Cell) -> str:
 
 
 def _aims(results: Results, rows: Sequence[Subject]) -> Iterator[list[str]]:
-    """The ASGI door against the view of DRF, and against the peer."""
+    """Yield the lines that compare the ASGI door with the view of DRF and the peer."""
     drf = next((row for row in rows if row.family is Family.DRF), None)
     for row in rows:
         if not row.label.startswith("ours, door"):
@@ -124,7 +131,10 @@ def _reached(reached: bool) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run, print the tables. Returns 1 when an answer was wrong or a server did not start; never on account of time."""
+    """Run, and print the tables.
+
+    Returns 1 if an answer was wrong or a server did not start, but never because of a figure.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.models", description=__doc__)
     parser.add_argument("--only", action="append", metavar="TEXT", help="only rows with this in their label")
     parser.add_argument("--rounds", type=int, default=7)

@@ -1,7 +1,7 @@
-"""Where the peers come from: a virtual environment of its own for a peer whose pins do not agree with ours.
+"""Virtual environments of peers whose requirements do not agree with ours.
 
-It is made once, under the user's cache directory, and kept; its name stands for what is in it, so that a new version
-makes a new one.
+An environment is made once, in the user's cache directory, and kept. Its name depends on its requirements, so that
+another version gets another environment.
 """
 
 from __future__ import annotations
@@ -19,42 +19,47 @@ from pathlib import Path
 FASTMCP = "fastmcp==4.1.6"
 DJANGO_MCP_SERVER = "django-mcp-server==0.5.7"
 OVERRIDES = "certifi\n"
-"""FastMCP asks for a newer certifi than every index has; any will do for requests on loopback."""
+"""FastMCP requires a newer certifi than some indexes have. Any version works for requests on loopback."""
 
 SHARED = ("uvicorn", "uvloop", "httptools")
-"""The same server for all, in the version that is installed here."""
+"""Packages of the web server, which all peers have in the version that is installed here."""
 DJANGO = ("django", "djangorestframework")
-"""For the peers that are apps of Django."""
+"""Packages of the peers that are apps of Django."""
 
 
 class Unavailable(Exception):
-    """A peer cannot be installed on this machine; the run goes on without it."""
+    """A peer cannot be installed on this machine. The run continues without it."""
 
 
 def cache_directory() -> Path:
-    """Where the environments of the peers are kept."""
+    """Return the directory with the environments of the peers."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "mcp-django-benchmarks"
 
 
 def fastmcp_python() -> str:
-    """The interpreter of an environment that has FastMCP; made when it is not there. Raises Unavailable."""
+    """Return the interpreter of an environment with FastMCP.
+
+    The environment is made if it does not exist. Raises Unavailable.
+    """
     return _python(FASTMCP, SHARED)
 
 
 def django_mcp_server_python() -> str:
-    """The interpreter of an environment that has django-mcp-server; made when it is not there. Raises Unavailable.
+    """Return the interpreter of an environment with django-mcp-server.
 
-    It says that it takes every `mcp` from 1.8 on, and imports what version 2 has moved.
+    The environment is made if it does not exist. Raises Unavailable. The package requires `mcp` 1.8 or later without an
+    upper bound, but imports names that version 2 has moved.
     """
     return _python(DJANGO_MCP_SERVER, (*SHARED, *DJANGO), "mcp>=1.8,<2")
 
 
 def _python(peer: str, shared: Sequence[str], *more: str) -> str:
-    """
+    """Return the interpreter of an environment with a peer.
+
     Args:
-        peer: The requirement, pinned.
-        shared: What has the version that is installed here.
+        peer: The pinned requirement.
+        shared: The packages that have the version that is installed here.
         more: Further requirements.
     """
     wanted = [peer, *more, *(f"{name}=={version(name)}" for name in shared)]
@@ -74,7 +79,10 @@ def _python(peer: str, shared: Sequence[str], *more: str) -> str:
 
 
 def _install(directory: Path, python: Path, wanted: list[str]) -> None:
-    """uv does it, because pip has no way to override a dependency's pin; where there is none it is installed first."""
+    """Install requirements with uv, because pip cannot override those of a package.
+
+    If uv is missing, pip installs it into the environment first.
+    """
     venv.create(directory, with_pip=True)
     overrides = directory / "overrides.txt"
     overrides.write_text(OVERRIDES)

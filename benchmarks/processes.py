@@ -1,4 +1,4 @@
-"""Server processes: started on a core of their own, waited for, stopped."""
+"""Server processes, each on a given core."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ STOP_SECONDS = 10.0
 
 
 class NotStarted(Exception):
-    """A server did not start; the text is the end of its output."""
+    """A server did not start. The text is the end of its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """How a server is started; equal commands share a process."""
+    """A command that starts a server. Equal commands share a process."""
 
     arguments: tuple[str, ...]
-    """After the interpreter. `{port}` stands for the port."""
+    """The arguments after the interpreter. `{port}` stands for the port."""
     environment: tuple[tuple[str, str], ...] = ()
     python: str = sys.executable
     directory: Path = ROOT
-    """Where it is started; modules found there come before installed ones."""
+    """The working directory, whose modules are imported before installed ones."""
     greets: bool = False
-    """Whether what it prints, up to an empty line, are headers to send with every request."""
+    """True if the process prints headers to send with each request, and then an empty line."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,14 +48,17 @@ class Running:
 
 
 def cores() -> tuple[int, int]:
-    """The core for the servers and the core for the client; the same one twice where there is no other."""
+    """Return the core for the servers and the core for the client.
+
+    They are the same on a machine with one core.
+    """
     available = sorted(os.sched_getaffinity(0))
     return available[0], available[-1] if len(available) < 2 else available[1]
 
 
 @contextmanager
 def on_core(core: int) -> Iterator[None]:
-    """Context in which started processes and their threads run on one core only."""
+    """Run this process, and the processes that it starts, on one core."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:
@@ -65,14 +68,17 @@ def on_core(core: int) -> Iterator[None]:
 
 
 def free_port() -> int:
-    """A port of loopback on which nothing listens at the moment."""
+    """Return a port of loopback that is free at the moment."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 def start(command: Command, core: int) -> Running:
-    """Start a server pinned to `core`, on a free port. It may not be listening yet: see `wait`."""
+    """Start a server on one core and a free port.
+
+    It may not be listening yet; use `wait`.
+    """
     port = free_port()
     log = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed by `stop`
     environment = {**os.environ, **dict(command.environment), "PORT": str(port)}
@@ -90,10 +96,10 @@ def start(command: Command, core: int) -> Running:
 
 
 def wait(running: Running) -> None:
-    """Return once the server accepts connections, with the headers it asked for taken down.
+    """Wait until a server accepts connections, and read the headers that it prints.
 
     Raises:
-        NotStarted: it ended, or did not listen in time.
+        NotStarted: The server ended, or did not listen in time.
     """
     if running.process.stdout is not None:
         while line := running.process.stdout.readline().strip():
@@ -114,7 +120,7 @@ def wait(running: Running) -> None:
 
 
 def stop(running: Running) -> None:
-    """End a server, gently first."""
+    """Terminate a server, and kill it if it does not end in time."""
     running.process.terminate()
     try:
         running.process.wait(STOP_SECONDS)

@@ -1,9 +1,8 @@
 """`python -m benchmarks.proxies`: costs of forwarding a call to another server.
 
-The same `tools/call` by the SDK's own client, by ours, and through a proxy, from the message that comes in to the bytes
-that go out. "memory" is a server in this process that answers everything with what it has ready, so that little but the
-callers is measured, and nothing of the system's; "HTTP" and "stdio" are a server on the SDK in another process. CPU
-time of this process.
+The SDK's client, our client and a proxy make the same `tools/call`, and the figure is the CPU time of this process for
+it. "memory" is a server in this process with prepared answers, so that almost only the callers are measured, and no
+input or output of the system; "HTTP" and "stdio" are a server on the SDK in another process.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from benchmarks.serve import project
 from mcp_django.protocol.revisions import LATEST
 
 AIM = 200.0
-"""Microseconds that a proxied call may add to what the SDK's client costs."""
+"""Microseconds that a proxied call may cost more than a call of the SDK's client."""
 ERAS = {"handshake": "legacy", "stateless": "auto"}
-"""Ours, and the SDK's word for it."""
+"""Our name of each era, and the SDK's mode for it."""
 Call = Callable[[], Awaitable[Any]]
 
 
 def serve(port: int | None) -> None:
-    """The remote: over stdio, or at a port."""
+    """Serve the remote over stdio, or at a port."""
     from mcp.server.mcpserver import MCPServer
 
     server = MCPServer("remote", log_level="ERROR")
@@ -47,7 +46,7 @@ def serve(port: int | None) -> None:
 
 
 class Ready:
-    """A server that has every answer ready: the target "memory"."""
+    """A server with prepared answers: the target "memory"."""
 
     tool: ClassVar[dict[str, Any]] = {
         "name": "add",
@@ -101,7 +100,7 @@ class Ready:
 
 @asynccontextmanager
 async def subjects(era: str, target: Any) -> AsyncIterator[dict[str, Call]]:
-    """One call by each of the ways, connected."""
+    """Connect each of the callers, and yield a call of each."""
     from mcp import Client as Official
 
     from mcp_django import wiring
@@ -142,7 +141,7 @@ async def subjects(era: str, target: Any) -> AsyncIterator[dict[str, Call]]:
 
 
 async def measure(call: Call, calls: int) -> float:
-    """CPU microseconds of one call."""
+    """Return the CPU microseconds of one call."""
     for _ in range(20):
         await call()
     start = time.process_time()
@@ -152,7 +151,7 @@ async def measure(call: Call, calls: int) -> float:
 
 
 async def compare(target: Any, era: str, *, rounds: int, calls: int) -> dict[str, list[float]]:
-    """The readings of each way, taken in turn."""
+    """Return the readings of each caller. The callers take turns."""
     found: dict[str, list[float]] = {}
     async with subjects(era, target) as ways:
         for _ in range(rounds):
@@ -162,7 +161,7 @@ async def compare(target: Any, era: str, *, rounds: int, calls: int) -> dict[str
 
 
 async def run(rounds: int, calls: int) -> str:
-    """The table."""
+    """Return the table."""
     from mcp_django.client import Stdio, StreamableHTTP
 
     port = free_port()
@@ -203,7 +202,7 @@ async def _until_it_listens(port: int) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run, print the table."""
+    """Run, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.proxies", description=__doc__)
     parser.add_argument("--serve", metavar="PORT", help="be the remote: a port, or stdio")
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,13 +1,13 @@
-"""`python -m benchmarks.pruning`: calls while a million old rows of calls are deleted, beside calls without it.
+"""`python -m benchmarks.pruning`: calls while a million old rows are deleted.
 
-SQLite by default, in a directory of its own; `--postgres postgres://user@host/name` uses that server, in a database of
-its own that is dropped afterwards. Calls read a row, and each gets a row of the control room. Windows with and without
-deletion take turns; the ratios are those of neighbours, and the median is shown. The deletion runs twice: as a serving
-process does it, for a short time between two writes, and as `manage.py mcp_prune` in a process of its own. `--all` goes
-on until each has deleted half of the rows.
+The database is SQLite in a directory of its own; `--postgres postgres://user@host/name` uses that server, in a database
+of its own that is dropped afterwards. Calls read a row, and each gets a row of the control room. Windows with and
+without deletion take turns; the ratios are those of neighbouring windows, and the median is shown. The deletion runs in
+two ways: in the serving process, for a short time between two writes, and by `manage.py mcp_prune` in a process of its
+own. `--all` continues until each has deleted half of the rows.
 
-Calls of a second of CPU time count that of the serving process alone, with its threads and its deletion. Calls of a
-second also depend on the database, on the other process and on neighbours.
+The number of calls in a second of CPU time depends on the serving process alone, with its threads and its deletion. The
+number of calls in a second also depends on the database, on the other process and on the load of the machine.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SELECT datetime('now', '-{AGE_DAYS} days', '+' || i || ' seconds'), {VALUES} FRO
 
 
 def configure(entry: dict[str, Any]) -> None:
-    """The settings of both processes."""
+    """Set up Django in one of the processes."""
     apps = ("contenttypes", "auth", "admin", "sessions", "messages")
     settings.configure(
         DATABASES={"default": entry},
@@ -78,7 +78,7 @@ def fill(rows: int) -> None:
 
 
 class Pruning:
-    """The deletion, a window at a time."""
+    """A deletion that runs in windows."""
 
     def __init__(self) -> None:
         from mcp_django.contrib.control_room.recording.maintenance import iter_deletions, iter_prune_steps
@@ -107,7 +107,7 @@ def prune_by_command() -> None:
 
 @contextmanager
 def deleting_process(entry: dict[str, Any]) -> Iterator[Callable[[], int]]:
-    """A process that deletes during each window."""
+    """Run a process that deletes during each window."""
     command = [sys.executable, "-m", "benchmarks.pruning", "--child", json.dumps(entry)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -122,7 +122,7 @@ def deleting_process(entry: dict[str, Any]) -> Iterator[Callable[[], int]]:
 
 
 def deleting_thread() -> Callable[[], int]:
-    """A thread of the serving process, with the time that its recorder gives it."""
+    """Return a deletion in this process, with the time that its recorder gives it."""
     from mcp_django.contrib.control_room.recording.schedule import MAX_MAINTENANCE_SECONDS
 
     pruning = Pruning()
@@ -130,7 +130,10 @@ def deleting_thread() -> Callable[[], int]:
 
 
 async def call_for(seconds: float) -> list[float]:
-    """Call a tool that reads a row, some times at once; return the milliseconds of each call."""
+    """Call a tool that reads a row, and return the milliseconds of each call.
+
+    Several calls run at once.
+    """
     from mcp_django import wiring
     from mcp_django.auth.principal import local_principal
     from mcp_django.transports.inprocess.client import InProcessClient
@@ -182,7 +185,7 @@ async def measure(run: Callable[[], int], rounds: int, rows: int) -> dict[str, s
 
 
 def main() -> int:
-    """Run, print the table."""
+    """Run, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pruning", description=__doc__)
     parser.add_argument("--postgres", metavar="URL")
     parser.add_argument("--rows", type=int, default=1_000_000)

@@ -1,11 +1,11 @@
-"""`python -m benchmarks.records`: CPU time of records of calls, for each call and each write.
+"""`python -m benchmarks.records`: CPU time of the records of calls.
 
-The calls are those of `python -m benchmarks`, "add" through the ASGI application, in one process and without a server.
-A clock reads the CPU time of the thread before and after the recorder, in the middle of each call. So its caches are as
-cold as in a server, and neighbours change the figure little. Under the load of a server, on a busy machine, the same
-call differed by a tenth from round to round, and a few microseconds could not be seen. The work of the recorder's
-thread is measured in the same way: for each call, for each write, which comes every two seconds, and for each report,
-which comes every five.
+The figures are those of each call and of each write. The calls are those of `python -m benchmarks`, "add" through the
+ASGI application, in one process and without a server. A clock reads the CPU time of the thread before and after the
+recorder, in the middle of each call. So the caches are as cold as in a server, and other load changes the figure
+little. Under the load of a server, on a busy machine, the same call differed by a tenth from round to round, and a few
+microseconds could not be seen. The work of the recorder's thread is measured in the same way: for each call, for each
+write, which comes every two seconds, and for each report, which comes every five.
 
 The last line is computed: the part of a core that does nothing but such calls.
 """

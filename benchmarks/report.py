@@ -1,4 +1,4 @@
-"""The tables: CPU time, ratios, and how far the design's bar is."""
+"""Tables of CPU times, of ratios, and of the aims of the design."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PACKAGES = ("mcp", "django", "asgiref", "uvicorn", "uvloop", "httptools", "daphn
 OVER_CONSTANT = {ADD_ONE: 65.0, ADD_MANY: 45.0}
 """Microseconds that the ASGI door on uvicorn may cost more than the constant."""
 PART_OF_SDK = {ADD_ONE: 2.5, ADD_MANY: 4.0, LIST_MANY: 10.0}
-"""How many times cheaper than the official SDK's best mode the door is to be."""
+"""Factor by which the ASGI door has to be cheaper than the official SDK's best mode."""
 OVER_EMPTY_VIEW = 60.0
 
 
 def markdown(results: Results, rows: Sequence[Subject], cells: Sequence[Cell], fastmcp_python: str | None) -> str:
-    """The whole report."""
+    """Return the report as markdown."""
     rows = [row for row in rows if any(results.of(row, cell) for cell in cells)]
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
     tables = {
@@ -40,7 +40,7 @@ def markdown(results: Results, rows: Sequence[Subject], cells: Sequence[Cell], f
 
 
 def as_json(results: Results, rows: Sequence[Subject], cells: Sequence[Cell], fastmcp_python: str | None) -> str:
-    """Every reading, for a machine."""
+    """Return all readings as JSON."""
     readings = [
         {
             "subject": row.label,
@@ -62,7 +62,7 @@ def as_json(results: Results, rows: Sequence[Subject], cells: Sequence[Cell], fa
 
 
 def versions(fastmcp_python: str | None) -> dict[str, str]:
-    """The versions of the measured packages."""
+    """Return the versions of the measured packages."""
     found = {"Python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -81,13 +81,13 @@ def _machine() -> dict[str, object]:
 
 
 def table(heading: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table in markdown; numbers at the right."""
+    """Return a table in markdown, with numbers aligned to the right."""
     rule = ["---", *("--:" for _ in heading[1:])]
     return "\n".join("| " + " | ".join(line) + " |" for line in (heading, rule, *lines))
 
 
 def spread(figures: Figures | None) -> str:
-    """A cell of CPU time: the median, and from the least to the most."""
+    """Return a cell of CPU time: the median, the minimum and the maximum."""
     if figures is None:
         return ""
     costs = figures.all("cpu_us")
@@ -154,13 +154,13 @@ def _fraction(ratio: float | None) -> str:
 
 
 def _best(results: Results, rows: Sequence[Subject], cell: Cell, family: Family) -> Subject | None:
-    """The cheapest row of a family, whichever it is in this column."""
+    """Return the cheapest row of a family in this column."""
     costs = [(cost, row.label, row) for row in rows if row.family is family and (cost := results.cpu(row, cell))]
     return min(costs)[2] if costs else None
 
 
 def _bar(results: Results, rows: Sequence[Subject], cells: Sequence[Cell]) -> str:
-    """One line per aim of the design and row that it speaks of."""
+    """Return the table of the aims, with a line for each aim and row."""
     lines: list[list[str]] = []
     for row in rows:
         if row.family is not Family.OURS or "daphne" in row.label:
@@ -184,7 +184,7 @@ def _bar(results: Results, rows: Sequence[Subject], cells: Sequence[Cell]) -> st
 
 
 def _view_lines(results: Results, rows: Sequence[Subject], row: Subject) -> list[list[str]]:
-    """A view is held against the empty view of the same server."""
+    """Return the lines that compare a view with the empty view of the same server."""
     empty = next((other for other in rows if other.family is Family.EMPTY_VIEW and other.command == row.command), None)
     aim = f"empty view + {OVER_EMPTY_VIEW:.0f} us"
     overs = [(cell, results.over(row, empty, cell)) for cell in (ADD_ONE, ADD_MANY)]

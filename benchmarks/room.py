@@ -1,9 +1,10 @@
-"""`python -m benchmarks.room`: milliseconds until the control room opens over ten million calls.
+"""`python -m benchmarks.room`: time until the control room opens.
 
-The counts are those of a week: minutes of two days, hours and days of seven, from several processes, tools and callers,
-as the recorder and its maintenance write them. SQLite by default; `--postgres postgres://user@host/name` uses that
-server, in a database of its own that is dropped afterwards. Each span is opened in turn; the table has wall and CPU
-time of the process, which renders the page, and the number of statements.
+The control room shows ten million calls. The counts are those of a week: minutes of two days, hours and days of seven,
+from several processes, tools and callers, as the recorder and its maintenance write them. The database is SQLite;
+`--postgres postgres://user@host/name` uses that server, in a database of its own that is dropped afterwards. Each span
+is opened in turn. The table has the wall and CPU time of the process, which renders the page, and the number of
+statements.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The measurement itself: every subject of a cell in turn, again and again, and the median of what was read.
+"""Rounds of a measurement, in which all subjects of a cell take turns.
 
-Taking turns spreads a busy neighbour, or a core that changes its clock, over all subjects alike; comparing them round
-by round takes most of it out again.
+Because the subjects take turns, other load of the machine, or a core that changes its clock, affects all of them alike.
+Comparing the subjects round by round removes most of the rest. The tables show medians.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Figures:
 
     readings: list[Reading] = field(default_factory=list)
     failure: str = ""
-    """Why there is nothing to say; it makes the run fail, unlike any figure."""
+    """Why there are no readings. A failure, unlike any figure, makes the run fail."""
 
     def median(self, attribute: str) -> float:
-        """The median of one attribute of the readings."""
+        """Return the median of one attribute of the readings."""
         return statistics.median(self.all(attribute))
 
     def all(self, attribute: str) -> list[float]:
-        """One attribute of the readings, in the order they were made."""
+        """Return one attribute of all readings, in their order."""
         return [getattr(reading, attribute) for reading in self.readings]
 
 
@@ -48,21 +48,27 @@ class Results:
     """Resident memory of the server after the run."""
 
     def of(self, subject: Subject, cell: Cell) -> Figures | None:
-        """The figures of one subject in one cell, when there are any."""
+        """Return the figures of a subject in a cell, or None."""
         figures = self.figures.get((subject, cell))
         return figures if figures and figures.readings and not figures.failure else None
 
     def cpu(self, subject: Subject, cell: Cell) -> float | None:
-        """The median CPU time per request in microseconds."""
+        """Return the median CPU time per request in microseconds."""
         figures = self.of(subject, cell)
         return figures.median("cpu_us") if figures else None
 
     def over(self, subject: Subject, other: Subject | None, cell: Cell) -> float | None:
-        """How many microseconds more than `other` a request costs: the median of the rounds, each by itself."""
+        """Return how many microseconds more than `other` a request costs.
+
+        It is the median of the differences in each round.
+        """
         return statistics.median(a - b for a, b in pairs) if (pairs := self._pairs(subject, other, cell)) else None
 
     def ratio(self, subject: Subject, other: Subject | None, cell: Cell) -> float | None:
-        """How many times as much as with `other` a request costs: the median of the rounds, each by itself."""
+        """Return the ratio of the cost of a request to that of `other`.
+
+        It is the median of the ratios in each round.
+        """
         return statistics.median(a / b for a, b in pairs) if (pairs := self._pairs(subject, other, cell)) else None
 
     def _pairs(self, subject: Subject, other: Subject | None, cell: Cell) -> list[tuple[float, float]]:
@@ -70,7 +76,7 @@ class Results:
         return list(zip(one.all("cpu_us"), two.all("cpu_us"), strict=True)) if one and two else []
 
     def failures(self) -> Iterator[str]:
-        """One line for each cell that gave a wrong answer."""
+        """Yield a line for each cell that failed."""
         for (subject, cell), figures in self.figures.items():
             if figures.failure:
                 yield f"{subject.label}; {cell.label}: {figures.failure}"
@@ -78,7 +84,7 @@ class Results:
 
 WriteLine = Callable[[str], None]
 Place = tuple[Command, int]
-"""A server process: how it is started, and its number of tools."""
+"""A server process: its command, and its number of tools."""
 
 
 def _place(subject: Subject, cell: Cell) -> Place:
@@ -87,7 +93,10 @@ def _place(subject: Subject, cell: Cell) -> Place:
 
 @contextmanager
 def serving(places: Sequence[Place]) -> Iterator[dict[Place, Running | str]]:
-    """One running server for each place; a text where it could not be started. All are stopped at the end."""
+    """Start a server for each place, and stop all of them at the end.
+
+    A place whose server did not start has a text.
+    """
     core, _ = cores()
     running: dict[Place, Running] = {}
     try:
@@ -110,11 +119,11 @@ def serving(places: Sequence[Place]) -> Iterator[dict[Place, Running | str]]:
 def run(
     subjects: Sequence[Subject], cells: Sequence[Cell], *, rounds: int, seconds: float, write_line: WriteLine
 ) -> Results:
-    """Measure every subject in every cell it can do.
+    """Measure every subject in each cell that it supports.
 
     Args:
-        rounds: How often each is measured; the tables show the median.
-        seconds: About how long one measurement takes.
+        rounds: The number of measurements of each. The tables show the median.
+        seconds: The approximate duration of one measurement.
         write_line: Called with each line of progress.
     """
     results = Results()
@@ -146,7 +155,10 @@ def run(
 def _measure(
     subject: Subject, cell: Cell, server: Running, sizes: dict[tuple[Subject, Cell], int], seconds: float
 ) -> Reading:
-    """One measurement. The first of a pair finds out how many requests fill the time."""
+    """Make one measurement.
+
+    The first one of a subject and cell determines the number of requests that take `seconds`.
+    """
     load = _load(subject, cell, server)
     try:
         key = (subject, cell)
@@ -171,5 +183,5 @@ def _load(subject: Subject, cell: Cell, server: Running) -> Load | SocketLoad:
 
 
 def write_to_stderr(line: str) -> None:
-    """Progress goes beside the tables, not into them."""
+    """Print a line of progress to standard error, because the tables go to the output."""
     print(line, file=sys.stderr, flush=True)

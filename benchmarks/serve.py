@@ -1,7 +1,7 @@
-"""`python -m benchmarks.serve --port 8766`: the measured project on one worker, in the foreground.
+"""`python -m benchmarks.serve --port 8766`: serve the measured project.
 
-`/mcp` is the ASGI door, `/view/mcp` the Django view, `/empty/add` a view that does nothing. env: NTOOLS (default 5).
-The database is a file in a temporary directory, made at the start and gone at the end.
+One worker runs in the foreground. `/mcp` is the ASGI door, `/view/mcp` the Django view, `/empty/add` a view that does
+nothing. env: NTOOLS (default 5). The database is a file in a temporary directory, which is removed at the end.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ def project(
     tasks: bool = False,
     records: str = "none",
 ) -> Iterator[None]:
-    """Django, set up on the measured project with a fresh database.
+    """Set up Django on the measured project with a new database.
 
     Args:
         auth: `MCP["AUTH"]`.
-        middleware: "none" or "stock", for what goes through Django.
-        tools: How many tools there are; by default what NTOOLS says, or 5.
-        log: Write the line of each call.
-        guarded: "add" takes a scope and a Django permission.
+        middleware: "none" or "stock", for requests that Django handles.
+        tools: The number of tools. The default is the value of NTOOLS, or 5.
+        log: Write a log line for each call.
+        guarded: "add" requires a scope and a Django permission.
         uncached: The credential of each request is verified again.
-        issuer: The identity provider, where there is one.
+        issuer: The URL of the identity provider, if there is one.
         tasks: The server has the extension of tasks. No tool declares one.
         records: The control room records calls: "none", "default", or "all" with a row for each call.
     """
@@ -76,7 +76,7 @@ def project(
 
 
 def run_uvicorn(application: Any, port: int) -> None:
-    """One worker with the fast loop and parser, silent."""
+    """Run one worker of uvicorn with the fast loop and parser, without access logs."""
     import uvicorn
 
     uvicorn.run(
@@ -91,7 +91,7 @@ def run_uvicorn(application: Any, port: int) -> None:
 
 
 def run_daphne(application: Any, port: int) -> None:
-    """Daphne as its own command would run it, without an access log."""
+    """Run Daphne in the same way as its command, without an access log."""
     from daphne.endpoints import build_endpoint_description_strings
     from daphne.server import Server
 
@@ -114,7 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--records", choices=["none", "default", "all"], default="none", help="record calls")
     parser.add_argument("--log", action="store_true", help="write the line of each call, to nowhere")
     options = parser.parse_args(arguments)
-    # uvicorn raises the signal again once it has shut down: as an exception it lets the directory be removed.
+    # uvicorn raises the signal again after its shutdown. The exception lets the directory be removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     issuer = credentials.Issuer(free_port()) if options.auth == "external" else None
     try:

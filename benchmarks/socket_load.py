@@ -1,7 +1,7 @@
-"""The load client for WebSockets: raw frames in one thread, every answer checked, the server's CPU time beside it.
+"""A load client for WebSockets that reads the CPU time of the server.
 
-It knows RFC 6455 as far as the measured servers speak it to a client that offers no extension: text frames that are
-not fragmented, and now and then a ping, which it leaves for later.
+One thread sends raw frames, and checks each answer. The client knows as much of RFC 6455 as the measured servers use
+with a client that offers no extension: text frames that are not fragmented, and pings, which it ignores.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ SUBPROTOCOL = "mcp"
 _ID = re.compile(rb'"id": ?(\d+)')
 _READ = 1 << 18
 _TEXT, _CLOSE = 0x81, 0x08
-"""A whole text frame; the opcode of a frame that closes. Greater ones are pings and pongs."""
+"""A complete text frame, and the opcode of a close frame. Greater opcodes are pings and pongs."""
 
 
 def opening(target: Target) -> bytes:
-    """The request that opens a WebSocket."""
+    """Return the request that opens a WebSocket."""
     lines = {
         "Host": f"127.0.0.1:{target.port}",
         "Connection": "Upgrade",
@@ -39,7 +39,7 @@ def opening(target: Target) -> bytes:
 
 
 class Socket:
-    """One WebSocket, and the answers that are arriving on it."""
+    """A WebSocket, and the answers that it is receiving."""
 
     __slots__ = ("_frames", "_unread", "_waiting", "socket")
 
@@ -67,7 +67,7 @@ class Socket:
         self.socket.sendall(frame(to_json(initialized())))
 
     def send(self, number: int) -> None:
-        """Send so many requests, at once."""
+        """Send a number of requests at once."""
         at, waiting, make = time.perf_counter(), self._waiting, self._frames.make
         requests = []
         for _ in range(number):
@@ -77,10 +77,12 @@ class Socket:
         self.socket.sendall(b"".join(requests))
 
     def receive(self) -> list[float]:
-        """Take what has arrived. Returns the latencies of the requests that are answered now, in seconds.
+        """Read the available bytes, and return the latencies of completed answers.
+
+        The latencies are in seconds.
 
         Raises:
-            WrongAnswer: one of the answers is not the right one.
+            WrongAnswer: one of the answers is wrong.
         """
         self._read()
         at, latencies = time.perf_counter(), []
@@ -99,7 +101,7 @@ class Socket:
         self._unread = self._unread + data if self._unread else data
 
     def _whole(self) -> list[bytes]:
-        """The texts that have arrived."""
+        """Return the texts of the complete frames."""
         unread, at, texts = self._unread, 0, []
         while len(unread) >= at + 2:
             kind, size, begin = unread[at], unread[at + 1], at + 2
@@ -118,7 +120,10 @@ class Socket:
 
 
 class SocketLoad:
-    """WebSockets that ask one server to add, so many requests in flight on each. Used as `load.Load` is."""
+    """WebSockets that send calls of "add" to a server, several at a time on each.
+
+    The use is that of `load.Load`.
+    """
 
     def __init__(self, target: Target, *, connections: int, in_flight: int, pid: int) -> None:
         self._in_flight, self._pid = in_flight, pid
@@ -131,7 +136,7 @@ class SocketLoad:
             raise
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         for each in self._sockets:
             each.socket.close()
         self._sockets.clear()
@@ -140,7 +145,7 @@ class SocketLoad:
         """Send `total` requests, check each response, and return the cost of one.
 
         Raises:
-            WrongAnswer: an answer is not the right one, or none came for 30 seconds.
+            WrongAnswer: an answer is wrong, or none came for 30 seconds.
         """
         with no_collector():
             cpu, start = cpu_clock(self._pid), time.perf_counter()

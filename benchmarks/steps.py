@@ -1,7 +1,7 @@
 """`python -m benchmarks.steps`: costs of each step of one `tools/call` in process.
 
-Each step is timed alone, on the objects that the way to it made; the best of several rounds is shown, so neighbours
-count for little. It reaches into the engine's private parts, and changes with them.
+Each step is timed alone, on the objects that the steps before it made. The best of several rounds is shown, so that
+other load of the machine matters little. The module uses private parts of the engine, and changes with them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ TURN = 32
 TURNS = 4
 """Turns of one measurement."""
 ROUNDS = 50
-"""Many and short ones: the best of them lies between two disturbances."""
+"""Many short rounds, so that at least the best of them is not disturbed by other processes."""
 
 Step = tuple[str, Callable[[], Any]]
 
 
 def cost(step: Callable[[], Any], number: int) -> float:
-    """Microseconds of one call of `step`."""
+    """Return the microseconds of one call of `step`."""
     return min(timeit.repeat(step, number=number, repeat=ROUNDS, timer=time.process_time)) / number * 1e6
 
 
@@ -51,7 +51,10 @@ def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def constant(scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
-    """An application that does nothing, for the costs of the loop and the stand-in for a server."""
+    """Respond with a constant.
+
+    The application measures the costs of the loop, and of the code that takes the place of a server.
+    """
     await receive()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(ANSWER))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -59,7 +62,7 @@ async def constant(scope: Any, receive: Callable[[], Awaitable[Any]], send: Call
 
 
 def before_the_call(exchange: Exchange, credential: bytes) -> list[Step]:
-    """The steps of the HTTP exchange, up to the decoded message."""
+    """Return the steps of the HTTP exchange, up to the decoded message."""
     from mcp_django.auth.requests import AuthRequest
     from mcp_django.protocol import jsonrpc
     from mcp_django.protocol.headers import Headers
@@ -98,7 +101,7 @@ def _token_authenticator() -> Authenticator:
 
 
 async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
-    """The steps of the engine, from the decoded message to the encoded answer."""
+    """Measure the steps of the engine, from the decoded message to the encoded answer."""
     from mcp_django.auth.requests import AuthRequest
     from mcp_django.protocol import jsonrpc
     from mcp_django.protocol.headers import Headers
@@ -142,7 +145,7 @@ async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
 
 
 def _inside(call: Call) -> list[Step]:
-    """The steps of an opened call."""
+    """Return the steps of an opened call."""
     from mcp_django.protocol import jsonrpc
     from mcp_django.server.dispatcher import dispatch
     from mcp_django.server.execution.invoke import call_tool
@@ -173,7 +176,10 @@ def _inside(call: Call) -> list[Step]:
 
 
 async def whole(application: Application, dialect: Dialect, turns: int) -> float:
-    """Microseconds of one call through an ASGI application, TURN of them starting in each turn of the loop."""
+    """Return the microseconds of one call through an ASGI application.
+
+    TURN calls start in each turn of the loop.
+    """
     caller = Caller(application, Kind.ADD, dialect)
     await caller.open()
     loop = asyncio.get_running_loop()
@@ -192,7 +198,7 @@ async def whole(application: Application, dialect: Dialect, turns: int) -> float
 
 
 async def door(application: Application, number: int) -> list[tuple[str, float]]:
-    """The whole way through the ASGI door, beside an application that does nothing."""
+    """Measure calls through the ASGI door, and through an application without work."""
     turns = max(2, number // 200)
     floor = await whole(constant, Dialect.CONSTANT, turns)
     rows = [("an application that does nothing", floor)]
@@ -213,7 +219,7 @@ def main(arguments: list[str] | None = None) -> None:
         from benchmarks.site.asgi import application
         from mcp_django.auth.authorization.rule_cache import NO_RULES, RULE_CACHE
 
-        RULE_CACHE.set_rules(NO_RULES)  # reading it waits, and comes once in some seconds
+        RULE_CACHE.set_rules(NO_RULES)  # reading the rules waits, and happens only once in some seconds
         caller = Caller(application, Kind.ADD, Dialect.STATELESS)
         asyncio.run(caller.open())
         exchange = caller.exchange()

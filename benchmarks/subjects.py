@@ -1,4 +1,4 @@
-"""The rows and columns of the tables: measured subjects and kinds of work."""
+"""Rows and columns of the tables: measured subjects and kinds of work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SERVERS = Path(__file__).resolve().parent / "servers"
 
 
 class Family(Enum):
-    """Rows that belong together."""
+    """The package or application of a subject."""
 
     CONSTANT = "constant"
     OURS = "mcp_django"
@@ -35,17 +35,20 @@ class Transport(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One column: the kind of request, how many connections send it, and how many tools the server has."""
+    """A column of a table.
+
+    It is a kind of request, with the number of connections that send it and the number of tools of the server.
+    """
 
     work: Work
     connections: int
     tools: int = 5
     in_flight: int = 1
-    """Requests that are unanswered on each connection at any time. HTTP/1.1 takes one."""
+    """Unanswered requests on each connection at any time. HTTP/1.1 allows one."""
 
     @property
     def label(self) -> str:
-        """The column's heading."""
+        """Return the heading of the column."""
         tools = f", {self.tools} tools" if self.tools != 5 else ""
         in_flight = f", {self.in_flight} in flight" if self.in_flight != 1 else ""
         return f"{self.work.value}, c={self.connections}{in_flight}{tools}"
@@ -62,7 +65,7 @@ SHORT_CELLS = (ADD_ONE, ADD_MANY, LIST_MANY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One row: an endpoint of a server, spoken to in one dialect."""
+    """A row of a table: an endpoint of a server, in one dialect."""
 
     label: str
     family: Family
@@ -71,18 +74,18 @@ class Subject:
     dialect: Dialect = Dialect.STATELESS
     transport: Transport = Transport.HTTP
     only: frozenset[Work] = frozenset(EVERYWHERE)
-    """The kinds of work it can do."""
+    """The kinds of work that it supports."""
     asks: tuple[Ask, ...] = ()
-    """What its kinds of work are, where they differ from those of the others."""
+    """The requests of the kinds of work that differ from those of other subjects."""
     short: bool = False
-    """Whether the short form has it."""
+    """True if it is measured in the short form."""
 
     def can(self, cell: Cell) -> bool:
-        """Whether it can be measured in this column."""
+        """Return True if it can be measured in this column."""
         return cell.work in self.only and (cell.in_flight == 1 or self.transport is Transport.WEBSOCKET)
 
     def path_for(self, work: Work) -> str:
-        """Constants have a path for each kind of work, those that answer to HTTP."""
+        """Return the path of a kind of work. HTTP constants have a path for each kind."""
         constant = self.dialect is Dialect.CONSTANT and self.transport is Transport.HTTP
         return f"{self.path}/{work.value}" if constant else self.path
 
@@ -135,7 +138,7 @@ def _own_subjects() -> list[Subject]:
 def _peer_subjects(name: str, label: str, family: Family, python: str = sys.executable) -> list[Subject]:
     json, plain = _peer(name, json=True, python=python), _peer(name, python=python)
     handshake, short = Dialect.HANDSHAKE, family is Family.SDK
-    # In its JSON mode a peer has no stream to send progress on.
+    # A peer in its JSON mode has no stream for progress notifications.
     silent = frozenset({Work.ADD, Work.LIST})
     return [
         Subject(label=f"{label} json, modern", family=family, command=json, only=silent, short=short),
@@ -156,8 +159,9 @@ def _of_another_checkout(directory: Path) -> list[Subject]:
 
 
 def subjects(fastmcp_python: str | None, before: Path | None = None) -> list[Subject]:
-    """All rows, in the order of the tables. Without an interpreter for it, FastMCP is left out; `before` is another
-    checkout of this repository, whose rows are added.
+    """Return all rows, in the order of the tables.
+
+    Without its interpreter, FastMCP is left out. `before` is another checkout of this repository, whose rows are added.
     """
     constant = Subject(
         label="bare ASGI constant",

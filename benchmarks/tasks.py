@@ -1,11 +1,11 @@
-"""`python -m benchmarks.tasks --postgres URL`: tasks that `mcp_worker` finishes in a minute, with one worker and two.
+"""`python -m benchmarks.tasks --postgres URL`: tasks finished in a minute.
 
-Rows are copied from one that a call created. The time runs from the first attempt to the last end, as the rows have
-them, so that the start of a worker does not count. `--before CHECKOUT` measures another checkout, in turns with this
-one. The statements of a task are counted in a run of their own.
+One and two processes of `mcp_worker` finish the tasks. The rows are copies of a row that a call created. The time is
+that from the first attempt to the last end in the rows, so that the start of a worker does not count. `--before
+CHECKOUT` measures another checkout, in turns with this one. The statements of a task are counted in a run of their own.
 
 `--calls` measures ordinary calls instead: those of a tool without `task=`, on a server with the extension and on one
-without. It needs no PostgreSQL.
+without it. It needs no PostgreSQL.
 """
 
 from __future__ import annotations
@@ -79,7 +79,10 @@ class Project:
             connection.execute(COPY, [count])
 
     def measure(self, count: int, workers: int) -> float:
-        """Return the tasks that the workers finish in a minute. Raises RuntimeError for a task without a result."""
+        """Return the tasks that the workers finish in a minute.
+
+        Raises RuntimeError if a task has no result.
+        """
         self.insert(count)
         for process in [self.start("work", CONCURRENCY) for _ in range(workers)]:
             process.wait()
@@ -98,13 +101,16 @@ class Project:
 
 @contextmanager
 def open_project(checkout: Path, postgres: str) -> Iterator[Project]:
-    """A project with a database of its own, gone afterwards."""
+    """Yield a project with a database of its own, and remove the database afterwards."""
     with database(postgres) as entry:
         yield Project(checkout, entry, f"{postgres.rpartition('/')[0]}/{entry['NAME']}")
 
 
 def measure_calls(number: int, seconds: float) -> int:
-    """Print the cost of calls without tasks, with and without the extension. Returns 1 for a wrong answer."""
+    """Print the cost of calls without tasks, with and without the extension.
+
+    Returns 1 for a wrong answer.
+    """
     rows, cells = [], (ADD_ONE, ADD_MANY)
     for dialect, name in ((Dialect.STATELESS, "modern"), (Dialect.HANDSHAKE, "legacy")):
         for label, options in (("without the extension", ()), ("with the extension", ("--tasks",))):
@@ -126,7 +132,7 @@ def measure_calls(number: int, seconds: float) -> int:
 
 
 def main() -> int:
-    """Run, print the tables."""
+    """Run, and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tasks", description=__doc__)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--postgres", metavar="URL")

@@ -1,6 +1,7 @@
-"""`python -m benchmarks.websocket`: `tools/call` on a WebSocket beside an echo of Channels, and beside HTTP.
+"""`python -m benchmarks.websocket`: costs of `tools/call` on a WebSocket.
 
-Every row of a server runs in the same run and takes turns with the others, as in `python -m benchmarks`.
+The other rows are an echo of Channels, and HTTP. All rows of a server are measured in turns in the same run, as in
+`python -m benchmarks`.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from benchmarks.wire import Dialect, Work
 ADD_AT_ONCE = Cell(work=Work.ADD, connections=1, in_flight=32)
 CELLS = (ADD_ONE, ADD_AT_ONCE, ADD_MANY)
 ECHO_AIM = 1.5
-"""How many times the CPU time of the echo a `tools/call` may take (docs/design/performance.md)."""
+"""Maximum ratio of the CPU time of a `tools/call` to the echo's (docs/design/performance.md)."""
 ONLY_ADD = frozenset({Work.ADD})
 
 
 def subjects(server: str) -> list[Subject]:
-    """The rows of one kind of server, the echo of Channels that they are held against first."""
+    """Return the rows of one kind of server.
+
+    The first one is the echo of Channels, with which the others are compared.
+    """
     echo = Command(arguments=("-m", "benchmarks.servers.echo", server))
     plain, token = served("--server", server), served("--server", server, "--auth", "token", greets=True)
     constant, handshake = Dialect.CONSTANT, Dialect.HANDSHAKE
@@ -54,12 +58,12 @@ def subjects(server: str) -> list[Subject]:
 
 
 def measure(rows: Sequence[Subject], *, number: int, seconds: float) -> Results:
-    """The readings of all rows."""
+    """Measure all rows."""
     return rounds.run(rows, CELLS, rounds=number, seconds=seconds, write_line=rounds.write_to_stderr)
 
 
 def markdown(results: Results, rows: Sequence[Subject]) -> str:
-    """The tables."""
+    """Return the tables."""
     rows = [row for row in rows if any(results.of(row, cell) for cell in CELLS)]
     costs = [[row.label, *(report.spread(results.of(row, cell)) for cell in CELLS)] for row in rows]
     ratios, latencies, aims = [], [], []
@@ -98,7 +102,10 @@ def _latency(results: Results, row: Subject, cell: Cell) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run, print the tables. Returns 1 when an answer was wrong or a server did not start; never on account of time."""
+    """Run, and print the tables.
+
+    Returns 1 if an answer was wrong or a server did not start, but never because of a figure.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.websocket", description=__doc__)
     parser.add_argument("--server", action="append", choices=["uvicorn", "daphne"], help="only this one")
     parser.add_argument("--only", action="append", metavar="TEXT", help="only rows with this in their label")

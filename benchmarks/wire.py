@@ -1,6 +1,6 @@
-"""The requests of the measurements, as bytes, and texts that a correct response contains.
+"""Requests of the measurements as bytes, and the texts of correct responses.
 
-A measurement must not ask the measured package for its constants, so the protocol's names stand here once more.
+A measurement must not import constants of the measured package, so the names of the protocol are repeated here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TERM = 177_777
 
 
 class Dialect(Enum):
-    """How a subject is spoken to."""
+    """The protocol of the requests to a subject."""
 
     STATELESS = "modern"
     HANDSHAKE = "legacy"
@@ -42,20 +42,20 @@ class Work(Enum):
 
 
 EVERYWHERE = (Work.ADD, Work.LIST, Work.PROGRESS)
-"""What is the same on all servers, and needs no `Ask`."""
+"""The kinds of work that are the same on all servers, and need no `Ask`."""
 
 
 class Expected(NamedTuple):
     """Bytes in the body of a correct response."""
 
     texts: tuple[bytes, ...]
-    """Each of them at least once."""
+    """Texts that each occur at least once."""
     counted: bytes = b""
     times: int = 0
-    """`counted` exactly this many times; 0: no matter."""
+    """Number of occurrences of `counted`. 0 allows any number."""
 
     def fits(self, body: bytes) -> bool:
-        """Whether `body`, with any chunked framing already removed, is the right answer."""
+        """Return True if a body, without chunked framing, is the right answer."""
         if b'"isError":true' in body or b'"isError": true' in body:
             return False
         for text in self.texts:
@@ -66,39 +66,39 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a kind of work is on a server that has a name of its own for it."""
+    """A request of a kind of work that differs between servers."""
 
     work: Work
     tool: str = ""
     arguments: str = "{}"
-    """Of the tool, in JSON."""
+    """The arguments of the tool, in JSON."""
     path: str = ""
-    """Instead of a tool: what is got from here."""
+    """The path of a GET request, which is made instead of a call of a tool."""
     expected: Expected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where the requests go: one endpoint, in one dialect."""
+    """The target of requests: an endpoint, in one dialect."""
 
     port: int
     path: str
     dialect: Dialect
     headers: dict[str, str] = field(default_factory=dict)
-    """Sent with each request besides those of the dialect."""
+    """Headers that are sent with each request, in addition to those of the dialect."""
     asks: tuple[Ask, ...] = ()
 
     def ask(self, work: Work) -> Ask | None:
-        """What `work` is here, unless it is the same everywhere."""
+        """Return the request of a kind of work, or None if it is the same on all servers."""
         return next((ask for ask in self.asks if ask.work is work), None)
 
     def get(self, path: str) -> bytes:
-        """The whole HTTP request for what is at `path`."""
+        """Return the HTTP request that gets a path."""
         lines = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Accept: application/json"]
         return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
     def post(self, message: dict[str, Any], headers: dict[str, str] | None = None) -> bytes:
-        """The whole HTTP request for `message`, a JSON-RPC object."""
+        """Return the HTTP request that posts a JSON-RPC message."""
         body = to_json(message)
         lines = [
             f"POST {self.path} HTTP/1.1",
@@ -111,37 +111,41 @@ class Target:
         return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
     def delete(self, session: str) -> bytes:
-        """The request that ends a session."""
+        """Return the HTTP request that ends a session."""
         lines = [f"DELETE {self.path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Content-Length: 0"]
         lines += [f"{name}: {value}" for name, value in {**self.headers, **session_headers(session)}.items()]
         return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
 
 def to_json(message: dict[str, Any]) -> bytes:
-    """A JSON-RPC message as bytes."""
+    """Encode a JSON-RPC message."""
     return json.dumps(message, separators=(",", ":")).encode()
 
 
 def session_headers(session: str) -> dict[str, str]:
-    """What a handshake-era client sends after `initialize`; servers without sessions give an empty key."""
+    """Return the headers of a handshake-era client after `initialize`.
+
+    The session of a server without sessions is an empty string.
+    """
     return {"MCP-Protocol-Version": HANDSHAKE_VERSION, **({"Mcp-Session-Id": session} if session else {})}
 
 
 def initialize() -> dict[str, Any]:
-    """The first message of the handshake era."""
+    """Return the first message of the handshake era."""
     params = {"protocolVersion": HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": CLIENT}
     return {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
 
 
 def initialized() -> dict[str, Any]:
-    """The message that ends the handshake."""
+    """Return the message that ends the handshake."""
     return {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 class Requests:
-    """An endless series of one kind of request on one connection; no two of a series have the same id.
+    """An endless series of requests of one kind on one connection.
 
-    Ids and terms keep their number of digits, so a request is one formatting of a template whose Content-Length holds.
+    All requests have different ids. Ids and terms keep their number of digits, so that a request is made by formatting
+    a template, whose Content-Length stays correct.
     """
 
     def __init__(self, target: Target, work: Work, *, session: str = "", tools: int = 5) -> None:
@@ -162,7 +166,7 @@ class Requests:
         self._numbers = 2 if work in (Work.ADD, Work.PROGRESS) else 1
 
     def make(self) -> tuple[bytes, Expected]:
-        """The next request, and what its answer must hold."""
+        """Return the next request, and the expected content of its answer."""
         number, self._next = self._next, self._next + 1
         identifier, term = _FIRST_ID + number, _FIRST_TERM + number % _TERMS
         if not self._numbers:
@@ -185,21 +189,27 @@ class Requests:
 
 
 class Frames:
-    """An endless series of calls of "add" on one WebSocket, a text frame each; ids and terms as in `Requests`."""
+    """An endless series of calls of "add" on one WebSocket.
+
+    Each call is a text frame, with ids and terms as in `Requests`.
+    """
 
     def __init__(self, dialect: Dialect) -> None:
         message = to_json(_message(Work.ADD, dialect))
         self._template, self._echoed, self._next = _template(frame(message)), dialect is Dialect.CONSTANT, 0
 
     def make(self) -> tuple[int, bytes, bytes]:
-        """The next request: its id, its frame, and what its answer must hold."""
+        """Return the next request: its id, its frame, and the expected text of its answer."""
         number, self._next = self._next, self._next + 1
         identifier, term = _FIRST_ID + number, _FIRST_TERM + number % _TERMS
         return identifier, self._template % (identifier, term), b"%d" % (term if self._echoed else term + 7)
 
 
 def frame(message: bytes) -> bytes:
-    """A client's text frame (RFC 6455, section 5.2), under a mask of zeros: the server works as for any other."""
+    """Return a text frame of a client (RFC 6455, section 5.2).
+
+    Its mask consists of zeros, with which the server works as with any other mask.
+    """
     size = len(message)
     if size < 126:
         return bytes([0x81, 0x80 | size]) + bytes(4) + message

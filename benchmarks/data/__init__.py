@@ -1,1 +1,4 @@
-"""A project with data, measured by `benchmarks.models`: airports behind this package, DRF, and django-mcp-server."""
+"""A project with data, which `benchmarks.models` measures.
+
+This package, Django REST framework and django-mcp-server serve its airports.
+"""

@@ -1,8 +1,8 @@
 # mypy: disable-error-code="import-not-found, misc"
-"""The airports as django-mcp-server shows them: by its query tool.
+"""The airports in django-mcp-server's query tool.
 
-The module's name is what it looks for. It lives in an environment of its own (`benchmarks.peers`), where mypy does
-not look.
+That package imports modules of this name. It is installed in an environment of its own (`benchmarks.peers`), which mypy
+does not read.
 """
 
 from mcp_server import ModelQueryToolset
@@ -17,6 +17,6 @@ class AirportQueries(ModelQueryToolset):
 
 
 class CountryQueries(ModelQueryToolset):
-    """Published, so that the airports' country is shown."""
+    """Countries, which are published so that the country of an airport is shown."""
 
     model = Country

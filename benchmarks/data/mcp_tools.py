@@ -1,4 +1,4 @@
-"""The airports as this package shows them."""
+"""The airports in a toolset of this package."""
 
 from benchmarks.data.models import Airport
 from mcp_django import ModelToolset, register

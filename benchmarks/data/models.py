@@ -1,4 +1,7 @@
-"""The tables of the measured data. They know Django only: the peer's environment imports them too."""
+"""Models of the measured data.
+
+They import only Django, because the environment of the peer imports them, too.
+"""
 
 from django.db import models
 

@@ -1,4 +1,4 @@
-"""The airports as Django REST framework shows them."""
+"""The airports in a view of Django REST framework."""
 
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.pagination import LimitOffsetPagination
@@ -9,7 +9,7 @@ from benchmarks.data.models import Airport
 
 
 class AirportSerializer(ModelSerializer[Airport]):
-    """Every field."""
+    """A serializer of all fields."""
 
     class Meta:
         model = Airport
@@ -17,13 +17,13 @@ class AirportSerializer(ModelSerializer[Airport]):
 
 
 class Pages(LimitOffsetPagination):
-    """As many rows as a page of ours has at most."""
+    """Pages with the largest number of rows that a page of this package has."""
 
     default_limit = 100
 
 
 class AirportViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Airport]):
-    """Lists and single rows, without authentication, as for the others."""
+    """A view of pages and single rows, without authentication, as in other subjects."""
 
     queryset = Airport.objects.all()
     serializer_class = AirportSerializer

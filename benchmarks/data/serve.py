@@ -1,7 +1,8 @@
-"""`python -m benchmarks.data.serve --port 8767`: the measured data on one worker of uvicorn, in the foreground.
+"""`python -m benchmarks.data.serve --port 8767`: serve the measured data.
 
-Without `--peer`: /mcp is this package's ASGI door, /view/mcp its view, /rest/airports/ DRF. With it: django-mcp-server
-at /mcp, which needs an environment that has it. The database is a file, gone at the end.
+One worker of uvicorn runs in the foreground. Without `--peer`, /mcp is this package's ASGI door, /view/mcp its view,
+and /rest/airports/ a view of DRF. With `--peer`, /mcp is django-mcp-server, which has to be installed in the
+environment. The database is a file that is removed at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ROWS = 1000
 
 @contextmanager
 def project(*, peer: bool) -> Iterator[None]:
-    """Django, set up on a fresh database of a thousand airports in ten countries."""
+    """Set up Django on a new database of a thousand airports in ten countries."""
     with tempfile.TemporaryDirectory(prefix="mcp-benchmarks-") as directory:
         os.environ["BENCH_DATABASE"] = str(Path(directory, "db.sqlite3"))
         os.environ["BENCH_PEER"] = "1" if peer else "0"
@@ -44,7 +45,7 @@ def project(*, peer: bool) -> Iterator[None]:
 
 
 def fill() -> None:
-    """The rows."""
+    """Create the rows."""
     from benchmarks.data.models import Airport, Country
 
     codes = [f"{first}{second}" for first in "ABCDE" for second in "XY"]
@@ -74,7 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=8767)
     parser.add_argument("--peer", action="store_true", help="by django-mcp-server")
     options = parser.parse_args(arguments)
-    # uvicorn raises the signal again once it has shut down: as an exception it lets the directory be removed.
+    # uvicorn raises the signal again after its shutdown. The exception lets the directory be removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         with project(peer=options.peer):
@@ -92,7 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def application(*, peer: bool) -> Any:
-    """The application that uvicorn runs."""
+    """Return the application that uvicorn runs."""
     from django.core.asgi import get_asgi_application
 
     if peer:

@@ -1,4 +1,7 @@
-"""Settings of the measured data; `benchmarks.data.serve` fills the environment. BENCH_PEER=1: for django-mcp-server."""
+"""Settings of the measured data; `benchmarks.data.serve` sets the environment.
+
+With BENCH_PEER=1 they are those of django-mcp-server.
+"""
 
 import os
 

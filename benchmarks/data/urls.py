@@ -1,4 +1,7 @@
-"""DRF at /rest/airports; the ASGI door at /mcp stands before these, the Django view is at /view/mcp."""
+"""DRF at /rest/airports, and the Django view at /view/mcp.
+
+The ASGI door at /mcp takes its requests before Django.
+"""
 
 from django.urls import include, path
 

@@ -1,4 +1,5 @@
-"""One small server per peer, all with the same tools: `add`, `echo`, `countdown`, `lookup`, `greet`, and fillers.
+"""Small servers of the peers, all with the same tools.
 
-Each runs as `python <file>` on uvicorn with one worker; the environment says PORT, NTOOLS and, for the peers, JSON.
+The tools are `add`, `echo`, `countdown`, `lookup`, `greet`, and fillers. Each server runs as `python <file>` on uvicorn
+with one worker. The environment sets PORT, NTOOLS and, for the peers, JSON.
 """

@@ -1,6 +1,7 @@
-"""The bare cost of HTTP: an ASGI application that reads the body and sends bytes made beforehand. env: PORT, NTOOLS.
+"""The bare cost of HTTP: an ASGI application that sends constant bytes.
 
-`/add`, `/list` and `/progress` answer with as many bytes, and in as many events, as an MCP server would.
+The application reads the body first. `/add`, `/list` and `/progress` answer with as many bytes, and in as many events,
+as an MCP server. env: PORT, NTOOLS.
 """
 
 import json
@@ -64,7 +65,7 @@ async def app(
     receive: Callable[[], Awaitable[Message]],
     send: Callable[[Message], Awaitable[None]],
 ) -> None:
-    """Respond without reading the request."""
+    """Read the body without parsing it, and respond."""
     more = True
     while more:
         more = (await receive()).get("more_body", False)

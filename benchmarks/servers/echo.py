@@ -1,7 +1,7 @@
-"""What a WebSocket costs by itself: `python -m benchmarks.servers.echo [uvicorn|daphne]`. env: PORT.
+"""The bare cost of a WebSocket: `benchmarks.servers.echo [uvicorn|daphne]`.
 
-`/bare` is an ASGI application that sends back what comes; `/channels` a consumer of Channels that does, `/json` one
-that reads and writes JSON, both behind Channels' own routing.
+`/bare` is an ASGI application that echoes each message. `/channels` is a consumer of Channels that echoes each message,
+and `/json` one that decodes and encodes it as JSON, both in the routing of Channels. env: PORT.
 """
 
 import os
@@ -27,7 +27,7 @@ async def bare(
     receive: Callable[[], Awaitable[Message]],
     send: Callable[[Message], Awaitable[None]],
 ) -> None:
-    """Without Channels."""
+    """Echo messages without Channels."""
     await receive()
     await send({"type": "websocket.accept"})
     while (message := await receive())["type"] == "websocket.receive":
@@ -35,14 +35,14 @@ async def bare(
 
 
 class Echo(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """As in Channels' tutorial."""
+    """A consumer that echoes text, as in Channels' tutorial."""
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         await self.send(text_data=text_data)
 
 
 class JsonEcho(AsyncJsonWebsocketConsumer):  # type: ignore[misc]
-    """The same, decoded and encoded."""
+    """A consumer that decodes each message, and encodes it again."""
 
     async def receive_json(self, content: Any, **_: Any) -> None:
         await self.send_json(content)

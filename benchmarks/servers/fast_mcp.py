@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-not-found, untyped-decorator"
 """FastMCP. env: PORT, NTOOLS, JSON=1 for its `json_response` mode.
 
-It lives in an environment of its own (`benchmarks.peers`), where mypy does not look.
+It is installed in an environment of its own (`benchmarks.peers`), which mypy does not read.
 """
 
 import os
@@ -47,7 +47,7 @@ async def greet(name: str = "you", excited: bool = False) -> str:
 
 
 def filler(number: int) -> Callable[..., Awaitable[str]]:
-    """One more tool, for the length of the list."""
+    """Return another tool, which makes the list longer."""
 
     async def fill(a: int, b: str = "x", c: bool = False) -> str:
         return f"{a}{b}{c}"

@@ -1,6 +1,6 @@
-"""The bare cost of an open stream: an ASGI application with nothing but a queue for each. env: PORT.
+"""The bare cost of an open stream: an ASGI application with a queue for each.
 
-A POST to `/listen` opens a stream, one to `/publish` says something on each.
+A POST to `/listen` opens a stream, and a POST to `/publish` sends an event on each stream. env: PORT.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ async def app(
     receive: Callable[[], Awaitable[Message]],
     send: Callable[[Message], Awaitable[None]],
 ) -> None:
-    """Respond without reading the request."""
+    """Read the body without parsing it, and respond."""
     while (await receive()).get("more_body", False):
         pass
     if scope["path"] == "/publish":

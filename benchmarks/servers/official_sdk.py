@@ -43,7 +43,7 @@ async def greet(name: str = "you", excited: bool = False) -> str:
 
 
 def filler(number: int) -> Callable[..., Awaitable[str]]:
-    """One more tool, for the length of the list."""
+    """Return another tool, which makes the list longer."""
 
     async def fill(a: int, b: str = "x", c: bool = False) -> str:
         return f"{a}{b}{c}"

@@ -1,12 +1,12 @@
-"""The measured project of tasks: a worker, a creation of tasks, or the tables of the database.
+"""The measured project of tasks, with a subcommand for each step.
 
     python benchmarks/servers/task_worker.py migrate
     python benchmarks/servers/task_worker.py create COUNT
     python benchmarks/servers/task_worker.py work CONCURRENCY
     python benchmarks/servers/task_worker.py statements CONCURRENCY
 
-env: BENCH_TASK_DATABASE, an entry of DATABASES. The package is the first of the path, so that another checkout can be
-measured by the same file.
+env: BENCH_TASK_DATABASE, an entry of DATABASES. The package is imported from the first entry of the path, so that this
+file can measure another checkout, too.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def configure() -> None:
 
 
 async def create(count: int) -> float:
-    """Create tasks as calls of a client do; return the seconds."""
+    """Create tasks in the same way as calls of a client; return the seconds."""
     from mcp_django import wiring
     from mcp_django.auth.principal import DjangoPrincipal
     from mcp_django.protocol import jsonrpc
@@ -96,7 +96,10 @@ async def create(count: int) -> float:
 
 
 def count_statements(concurrency: int) -> dict[str, int]:
-    """Run all waiting tasks in this process; return the number of its statements by their first words."""
+    """Run all waiting tasks in this process; return the number of its statements.
+
+    The keys are the first words of the statements.
+    """
     from django.db.backends.signals import connection_created
 
     found: Counter[str] = Counter()
@@ -118,7 +121,7 @@ def work(concurrency: int) -> None:
 
 
 def main() -> None:
-    """Do one of the subcommands."""
+    """Run a subcommand."""
     command, *arguments = sys.argv[1:]
     number = int(arguments[0]) if arguments else 0
     configure()

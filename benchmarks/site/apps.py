@@ -1,10 +1,10 @@
-"""The measured project's one app."""
+"""The app of the measured project."""
 
 from django.apps import AppConfig
 
 
 class SiteConfig(AppConfig):
-    """Has a label of its own: "site" would say too little in a traceback."""
+    """The app, with a label of its own because "site" is not clear in a traceback."""
 
     name = "benchmarks.site"
     label = "benchmarks_site"

@@ -1,4 +1,4 @@
-"""The ASGI door at /mcp, Django behind it."""
+"""The ASGI application: the ASGI door at /mcp, and Django at other paths."""
 
 from django.core.asgi import get_asgi_application
 

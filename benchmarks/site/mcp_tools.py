@@ -1,5 +1,7 @@
-"""The tools of the measurements. env: NTOOLS adds fillers, BENCH_ANNOUNCE a tool that says that the list changed,
-BENCH_GUARDED lets "add" take a scope and a permission.
+"""The tools of the measurements.
+
+env: NTOOLS adds fillers, BENCH_ANNOUNCE adds a tool that notifies clients of a changed list, and with BENCH_GUARDED
+"add" requires a scope and a permission.
 """
 
 import os
@@ -50,7 +52,7 @@ async def announce() -> str:
 
 
 def filler(number: int) -> Callable[..., Awaitable[str]]:
-    """One more tool, for the length of the list."""
+    """Return another tool, which makes the list longer."""
 
     async def fill(a: int, b: str = "x", c: bool = False) -> str:
         return f"{a}{b}{c}"

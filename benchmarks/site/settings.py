@@ -1,7 +1,7 @@
-"""Settings of the measured project; `benchmarks.serve` fills the environment.
+"""Settings of the measured project; `benchmarks.serve` sets the environment.
 
-What costs time is left at its default, but for two limits that one client with many connections meets, and for
-connections to the database, which are kept: calls run on threads that outlive them.
+Settings that cost time have their defaults, with two exceptions. Some limits are higher, because one client with many
+connections would exceed them. Connections to the database are kept, because calls run on threads that outlive them.
 """
 
 import os
@@ -38,7 +38,7 @@ STOCK_MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 MIDDLEWARE = STOCK_MIDDLEWARE if os.environ.get("BENCH_MIDDLEWARE") == "stock" else []
-# Of a browser's session: where they are rows, reading one is a statement.
+# Sessions are rows only if sessions are measured, because reading a row takes a statement.
 SESSION_ENGINE = f"django.contrib.sessions.backends.{'db' if AUTH == 'session' else 'signed_cookies'}"
 DATABASES = {
     "default": {
@@ -56,7 +56,7 @@ MCP = {
     **({"ISSUERS": [{"ISSUER": ISSUER, "JWKS_URI": ISSUER + "/keys"}]} if ISSUER else {}),
     **({"RECORD": {"CALLS": "all"}} if RECORDS == "all" else {}),
     **({"TOKEN_CACHE_SECONDS": 0} if os.environ.get("BENCH_UNCACHED") else {}),
-    # At two paths, the door's and the view's, so what tokens are made for is said.
+    # The server has two paths, the ASGI door's and the view's, so the resource of its tokens is set.
     "SERVERS": {
         "default": {
             "NAME": "benchmarks",

@@ -1,4 +1,7 @@
-"""The Django view at /view/mcp, and beside it an empty view: what Django costs before anyone has done anything."""
+"""The Django view at /view/mcp, and an empty view.
+
+The empty view measures the cost of Django alone.
+"""
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
@@ -9,7 +12,7 @@ BODY = b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"
 
 @csrf_exempt
 async def empty(request: HttpRequest) -> HttpResponse:
-    """Read the body, answer with a constant."""
+    """Read the body, and answer with a constant."""
     assert request.body
     return HttpResponse(BODY, content_type="application/json")
 
