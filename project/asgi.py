@@ -6,7 +6,7 @@ from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 
-# Django is set up first: what is imported below needs its apps.
+# Django is set up first, because the imports below need its apps.
 django_application = get_asgi_application()
 
 from django.conf import settings  # noqa: E402

@@ -1,4 +1,4 @@
-"""What the surroundings decide for the settings: environment variables, and the files a checkout keeps to itself.
+"""Environment variables of the settings, and private files of a checkout.
 
 Everything the demo creates (database, secret key, password of the demo user) lives in one directory, `var/` by default.
 The directory ignores itself, so none of it can be committed by accident.

@@ -5,7 +5,7 @@
 * `ALLOWED_HOSTS`: comma-separated; otherwise loopback names only
 * `DATABASE_URL`: postgres://user:password@host/name; otherwise SQLite in DEMO_DIR
 * `REDIS_URL`: redis://host:port/0, needed as soon as several processes serve; otherwise in memory
-* `DEMO_DIR`: where the checkout keeps what it makes for itself; otherwise var/
+* `DEMO_DIR`: where the checkout keeps the files that it creates; otherwise var/
 * `DEMO_AUTH`: `oauth` protects the demo with an authorization server of its own; otherwise `DJANGO_DEBUG` decides
 * `DEMO_ORIGIN`: where clients reach it, with `DEMO_AUTH=oauth`; otherwise http://127.0.0.1:8000
 """

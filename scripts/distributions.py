@@ -1,6 +1,6 @@
-"""Build the wheel and the source distribution, check them, and list what they depend on: `make dist`.
+"""Build the wheel and the source distribution, and check them: `make dist`.
 
-Results:
+The script also lists the packages that they depend on. Results:
 
 * `dist/`: the wheel and the source distribution, nothing else, because a publisher uploads the whole folder
 * `build/release/SHA256SUMS`: the digests of both

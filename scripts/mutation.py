@@ -10,7 +10,7 @@
 the code as a switch on its own line, so that line numbers and branches stay as they were. With `--faults` it plants the
 faults of an earlier `faults.json`, found again by function and text. The last step collects the tests once and forks a
 process for each fault, which switches it on, runs the planned tests and stops at the first that fails. A number in the
-plan that is no fault, 100000 say, is a control: its tests have to survive.
+plan that is no fault, such as 100000, is a control: its tests have to survive.
 
 The copy has to be one that is thrown away. A sample keeps the time bounded: mutmut and cosmic-ray run one process for
 each mutant of the whole package, which takes days here.

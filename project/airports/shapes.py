@@ -148,7 +148,7 @@ class TripPlan:
 
 @dataclass
 class TripForm:
-    """What `plan_trip` asks the user; clients show it as a form."""
+    """The questions of `plan_trip`, which clients show as a form."""
 
     name: Annotated[str, Field(title="Name of the trip", min_length=1, max_length=80)]
     depart_on: Annotated[datetime.date, Field(title="Departure")]

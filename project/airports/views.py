@@ -1,4 +1,7 @@
-"""The home page: what this server offers, read from its registry, and how to connect to it."""
+"""The home page of the demo.
+
+It lists the features of this server, from its registry, and describes how to connect to it.
+"""
 
 import os
 import shlex

@@ -193,7 +193,7 @@ def _link(section: Section) -> str:
 def describe_values(hint: Any) -> str:
     """Return the rule for values: the message with which the reader of the option refuses an invalid one.
 
-    An empty string means that the type says all.
+    An empty string means that the type is the whole rule.
     """
     if get_origin(hint) is not Annotated:
         return ""
