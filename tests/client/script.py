@@ -38,8 +38,10 @@ class Memory:
 
 
 class Script:
-    """A server of one era. `answers` maps a method to its response: a result, an exception, or a function of the
-    parameters that returns or raises one; what has no entry is not known.
+    """A server of one era.
+
+    `answers` maps a method to its response: a result, an exception, or a function of the parameters that returns or
+    raises one. A method without an entry is unknown.
     """
 
     def __init__(self, era: str = "handshake", capabilities: dict[str, Any] | None = None, **answers: Any) -> None:

@@ -1,26 +1,28 @@
-"""Real peers against running servers: `python -m tests.clients [URL ...] [--config FILE]`.
+"""Run peers against servers: `python -m tests.clients [URL ...] [--config FILE]`.
 
-The official SDKs' clients, of Python and of TypeScript and of either generation, and the Inspector's command line list
-the tools and call one, in every era they speak and by every way in they know: Streamable HTTP, HTTP+SSE, WebSocket and
-stdio. Of the fixtures the clients also watch a resource, and call the one handler that asks, loops, samples and books
-(`plan_journey`). On the protected site they log in: each registers, is allowed to, steps up, and refreshes its token.
-The composed project, with a remote on TypeScript's SDK and the document of a real API, serves it all from one endpoint,
-survives the remote, and never mixes the credentials of two users.
+The peers are the clients of the official SDKs for Python and TypeScript, each in both generations, the command line of
+the Inspector, and our own client. Each peer lists the tools of a server and calls one of them, in every era that it
+speaks and over every transport that it knows: Streamable HTTP, HTTP+SSE, WebSocket and stdio.
 
-The official SDKs read 300 random rows of odd values, by tools of a model, of a view, of an API and of functions: the
-TypeScript SDKs compile each schema, and each client checks each structured result.
+Without a URL, the peers are tried on these servers:
+
+- The fixtures, at the ASGI endpoint, at the Django view and over stdio. The clients also watch a resource, and call the
+  handler that asks, loops, samples and books (`plan_journey`).
+- The demo.
+- The protected site. Each client registers, gets the consent of its user, steps up, and refreshes its token.
+- The composed project, which serves a remote on TypeScript's SDK and the document of a real API from one endpoint. It
+  keeps working while the remote is away, and never mixes the credentials of two users.
+- A site with 300 random rows of odd values, which tools of a model, of a view, of an API and of functions return. The
+  TypeScript SDKs compile each schema, and each client validates each structured result.
 
 Clients with tasks (FastMCP's, `ext-tasks` of npm, and the 1.x SDKs) let tasks of the fixtures complete, fail and be
-cancelled, and answer their questions.
+cancelled, and answer their questions. Our own client is also tried on a server on the official SDK, in both eras, and
+on the TypeScript reference server.
 
-Our own client is one of them, and is tried on servers of others besides: one on the official SDK, in both eras, and the
-TypeScript reference server.
-
-Without a URL they are tried on the fixtures, through both doors and over stdio, on the demo, and on the protected site.
-`--config` names a file in the form of Claude's configuration (`manage.py mcp_install claude` prints one), whose servers
-are started over stdio exactly as it says. The tool is the first of the well-known ones that the server lists, or
-`--call TOOL --arguments JSON`. Without a URL and `--config`, the demo's apps are tried in the Inspector's web client,
-too. What the peers need is installed into the cache directory at the first use.
+`--config` names a file in the form of Claude's configuration (`manage.py mcp_install claude` prints one). Its servers
+are started over stdio with exactly the command in the file. The tool is the first of the well-known ones that the
+server lists, or `--call TOOL --arguments JSON`. Without a URL and `--config`, the demo's apps are also tried in the
+Inspector's web client. The packages of the peers are installed into the cache directory at the first use.
 """
 
 import argparse
@@ -47,10 +49,10 @@ from tests.conformance.__main__ import print_line
 from tests.support.waiting import WAIT_SECONDS
 
 SPOKEN = {True: "2026-07-28", False: "2025-11-25"}
-"""What a peer and the server agree on in the stateless era, and in the other."""
+"""The agreed revision, in the stateless era (True) and in the handshake era (False)."""
 WAYS = {"http": "Streamable HTTP", "sse": "HTTP+SSE", "websocket": "WebSocket", "stdio": "stdio"}
 AT_ONCE = 2
-"""Servers that are tried at the same time. One server has one peer at a time: it numbers what is booked."""
+"""Servers that are tried at once. Each has one peer at a time, because it numbers the bookings."""
 PROBLEMS = (Failed, SystemExit, OSError, ValueError, KeyError, subprocess.SubprocessError)
 SUM = {"a": 2, "b": 3}
 WELL_KNOWN = {"add_numbers": SUM, "search_airports": {"query": "Oslo"}, "add": SUM, "get-sum": SUM}
@@ -58,7 +60,7 @@ WELL_KNOWN = {"add_numbers": SUM, "search_airports": {"query": "Oslo"}, "add": S
 
 
 def main() -> int:
-    # A server that starts slowly on a busy machine is not one of the handshake era.
+    # A server that starts slowly on a busy machine must not be taken for one of the handshake era.
     mcp.client.session.DISCOVER_TIMEOUT_SECONDS = WAIT_SECONDS
     options = _options()
     calls = {options.call: json.loads(options.arguments)} if options.call else WELL_KNOWN
@@ -95,7 +97,7 @@ def _options() -> argparse.Namespace:
 
 
 def _chosen(options: argparse.Namespace) -> list[Opened]:
-    """The places that the command line names."""
+    """Return the places that the command line names."""
     places = [served_at(url, url.rstrip("/")) for url in options.url]
     if options.config:
         servers = json.loads(options.config.read_text())["mcpServers"]
@@ -104,7 +106,10 @@ def _chosen(options: argparse.Namespace) -> list[Opened]:
 
 
 def _visited(calls: Calls, opened: Opened) -> list[bool]:
-    """Try the peers on a server, each by all of its ways. One that does not come up has failed."""
+    """Try the peers on a server, each over all of its transports.
+
+    A server that does not start counts as one failure.
+    """
     try:
         with opened() as first:
             return [
@@ -120,7 +125,10 @@ def _visited(calls: Calls, opened: Opened) -> list[bool]:
 
 
 def _tried(where: str, peer: Peer, way: str, target: Target, calls: Calls) -> bool:
-    """Run a peer; a peer that cannot be installed or does not finish has failed, and the others are still tried."""
+    """Run a peer, and return True if it passed.
+
+    A peer that cannot be installed or does not finish has failed, and the others are still tried.
+    """
     what = f"{where}, {peer.name}, {WAYS[way]}"
     try:
         said = peer.run(way, target, calls)

@@ -1,7 +1,7 @@
-"""The client of FastMCP 4.2 reads and verifies skills of a server, and writes one to a directory.
+"""Read and verify skills with the client of FastMCP 4.2, and write them to files.
 
-`python fastmcp_skills.py URL SKILL_URI ...` runs in an environment with that client, without the package. It reads YAML
-1.1, so only skills whose values are quoted are named.
+`python fastmcp_skills.py URL SKILL_URI ...` runs in an environment with that client, without the package. The client
+reads YAML 1.1, so the caller names only skills whose values are quoted.
 """
 
 import asyncio

@@ -1,9 +1,12 @@
-"""The `mcp` 1.30 client against servers: each line of standard input is a JSON list of WAY, TARGET and CALLS.
+"""Check servers with the `mcp` 1.30 client, once for each line of standard input.
 
-It runs in an environment of its own, since it and `mcp` 2.3 are the same package: `python -m tests.clients` makes one.
-WAY is http, sse, websocket or stdio; TARGET a URL, or the command as in a client's configuration. CALLS is a JSON
-object of tools and arguments; the first that the server lists is called. A list of calls is a plan: all are made.
-Nothing of this project is imported. A line of JSON has what a check says, or the reason of its failure.
+A line of the input is a JSON list of WAY, TARGET and CALLS. WAY is http, sse, websocket or stdio. TARGET is a URL, or
+the command as in a client's configuration. CALLS is a JSON object of tools and their arguments, of which the first tool
+that the server lists is called, or a JSON list of calls, which are all made. A line of the output is a JSON object with
+the summary of the check (`said`), or with the traceback of its failure (`failed`).
+
+The script runs in an environment of its own, which `python -m tests.clients` makes, because this client and `mcp` 2.3
+are the same package. So it imports nothing of this project.
 """
 
 import asyncio
@@ -35,7 +38,7 @@ CAPABLE = types.SamplingCapability(tools=types.SamplingToolsCapability())
 
 
 class User:
-    """Answers the requests of the fixtures, and records them."""
+    """A user that answers the requests of the fixtures, and records the questions."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -77,7 +80,11 @@ def transport(way: str, target: str) -> AbstractAsyncContextManager[tuple[Any, .
 
 
 async def check(way: str, target: str, calls_json: str) -> str:
-    """List, call, and use all other features of the fixtures."""
+    """Check a server, and return a summary.
+
+    The client lists the tools and calls one. On the fixtures, it uses all other features, too. It makes all calls of a
+    plan, and nothing else.
+    """
     calls: Any = json.loads(calls_json)
     user, progressed = User(), []
 
@@ -115,7 +122,10 @@ async def check(way: str, target: str, calls_json: str) -> str:
 
 
 async def read_plan(session: ClientSession, plan: list[Any]) -> str:
-    """Make each call of a plan. The client checks each structured result by itself, and refuses it."""
+    """Make each call of a plan.
+
+    The client validates each structured result by itself, and raises for an invalid one.
+    """
     tools, refusals = (await session.list_tools()).tools, []
     for name, arguments in plan:
         try:
@@ -129,7 +139,7 @@ async def read_plan(session: ClientSession, plan: list[Any]) -> str:
 
 
 async def fixtures(session: ClientSession, progress: Any) -> None:
-    """Questions, progress, resources, prompts and completion of the fixtures server."""
+    """Use questions, progress, resources, prompts and completion of the fixtures."""
     result = await session.call_tool("test_input_required_result_multi_round", {})
     assert result.content[0].text == "Multi-round complete for Al who likes blue", result
     await session.call_tool("test_tool_with_progress", {}, progress_callback=progress)
@@ -146,7 +156,7 @@ async def fixtures(session: ClientSession, progress: Any) -> None:
 async def watch(session: ClientSession, user: User) -> None:
     """Wait for the notification that a resource changed."""
     await session.subscribe_resource(WATCHED)
-    # Over HTTP the client opens the stream by itself, without a sign of it.
+    # Over HTTP the client opens the stream by itself, and does not report when it is open.
     for _ in range(20):
         await session.call_tool("touch_watched_resource", {})
         with suppress(TimeoutError):
@@ -156,7 +166,7 @@ async def watch(session: ClientSession, user: User) -> None:
 
 
 async def journey(session: ClientSession, user: User) -> None:
-    """Call one handler that asks, loops, samples and books; it books once a call."""
+    """Call the handler that asks, loops, samples and books; a call books once."""
     numbers = []
     for _ in range(2):
         user.asked.clear()

@@ -1,8 +1,8 @@
-"""The `mcp` 2.3 client against a server, in one of its modes: `check(way, target, calls, mode)`.
+"""Check a server with the `mcp` 2.3 client: `check(way, target, calls, mode)`.
 
-The way is http, sse or stdio; the target a URL, or the JSON of the command as in a client's configuration. The first of
-the calls whose tool the server lists is made. Not a test module: `python -m tests.clients` runs it. Every check raises
-on failure.
+The way is http, sse or stdio. The target is a URL, or the JSON of the command as in a client's configuration. The first
+of the calls whose tool the server lists is made. The mode is one of the client's. A check raises on failure. This is
+not a test module: `python -m tests.clients` runs it.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ CAPABLE = types.SamplingCapability(tools=types.SamplingToolsCapability())
 
 
 class User:
-    """Answers the requests of the fixtures, and records them."""
+    """A user that answers the requests of the fixtures, and records the questions."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -71,7 +71,11 @@ def server(way: str, target: str) -> Any:
 
 
 async def check(way: str, target: str, calls: Any, mode: str) -> str:
-    """List, call, and use the fixture that asks twice. A list of calls is a plan to read."""
+    """Check a server, and return a summary.
+
+    The client lists the tools and calls one. On the fixtures, it also answers questions and watches a resource. It
+    makes all calls of a plan, and nothing else.
+    """
     user = User()
     async with Client(
         server(way, target),
@@ -99,7 +103,10 @@ async def check(way: str, target: str, calls: Any, mode: str) -> str:
 
 
 async def read_plan(client: Client, plan: list[Any]) -> str:
-    """Make each call of a plan. The client checks each structured result by itself, and refuses it."""
+    """Make each call of a plan.
+
+    The client validates each structured result by itself, and raises for an invalid one.
+    """
     tools, refusals = (await client.list_tools()).tools, []
     for name, arguments in plan:
         try:
@@ -122,9 +129,9 @@ async def watch(client: Client, user: User) -> None:
                 return
         raise AssertionError("the stream ended without a word")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # this client deprecates what its old revisions have
+        warnings.simplefilter("ignore")  # the client deprecates the features of old revisions
         await client.subscribe_resource(WATCHED)
-    # The client opens the stream of its session by itself, without a sign of it.
+    # The client opens the stream of its session by itself, and does not report when it is open.
     for _ in range(20):
         await client.call_tool("touch_watched_resource", {})
         with suppress(TimeoutError):
@@ -134,7 +141,10 @@ async def watch(client: Client, user: User) -> None:
 
 
 async def journey(client: Client, user: User) -> None:
-    """One handler that asks, loops, samples and books; it books once a call, however many rounds a call takes."""
+    """Call the handler that asks, loops, samples and books.
+
+    It books once for each call, in however many rounds the call is answered.
+    """
     numbers = []
     for _ in range(2):
         user.asked.clear()

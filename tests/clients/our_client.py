@@ -1,8 +1,8 @@
-"""Our client against a server, in one of its modes: `check(way, said, calls, mode)`.
+"""Check a server with our client: `check(way, address, calls, mode)`.
 
-The way is http, sse, websocket or stdio; what is said of the target a URL, or the JSON of the command as in a client's
-configuration. The first of the calls whose tool the server lists is made. The mode is `auto` or an era. Every check
-raises on failure.
+The way is http, sse, websocket or stdio. The address is a URL, or the JSON of the command as in a client's
+configuration. The first of the calls whose tool the server lists is made. The mode is `auto` or an era. A check raises
+on failure.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from tests.support.waiting import WAIT_SECONDS
 STATELESS = "2026-07-28"
 TIMEOUT_SECONDS = 60.0
 WAITS = 0.5
-"""Seconds until a change is made again: no message tells when a stream of changes is open."""
+"""Seconds until a change is made again, because no message reports that a stream of changes is open."""
 
 
 class User:
-    """Answers the requests of servers, and records them and their notifications."""
+    """A user that answers requests of servers, and records these and notifications."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -60,7 +60,7 @@ class User:
 
 
 def target(way: str, address: str) -> Any:
-    """Build the target."""
+    """Build the target of the client for a transport."""
     if way != "stdio":
         return {"http": StreamableHTTP, "sse": SSE, "websocket": WebSocket}[way](address)
     command = json.loads(address)
@@ -69,7 +69,10 @@ def target(way: str, address: str) -> Any:
 
 
 async def check(way: str, address: str, calls: dict[str, Any], mode: str) -> str:
-    """List and call; and use all other features of a known server."""
+    """Check a server, and return a summary.
+
+    The client lists the tools and calls one. On a known server, it uses all other features, too.
+    """
     user = User()
     async with Client(
         target(way, address),
@@ -95,7 +98,7 @@ async def check(way: str, address: str, calls: dict[str, Any], mode: str) -> str
 
 
 async def _fixtures(client: Client, user: User) -> None:
-    """Our own server: rounds of questions, a resource that changes, and one handler that does everything."""
+    """Use the fixtures: rounds of questions, a watched resource, and `plan_journey`."""
     assert await _text(client, "test_input_required_result_multi_round") == "Multi-round complete for Al who likes blue"
     await _watch(client, user, "test://watched-resource", "touch_watched_resource")
     numbers = []
@@ -109,7 +112,7 @@ async def _fixtures(client: Client, user: User) -> None:
 
 
 async def _everything(client: Client, user: User) -> None:
-    """The TypeScript reference server."""
+    """Use the features of the TypeScript reference server."""
     await _progress(client, "trigger-long-running-operation", {"duration": 0.2, "steps": 4}, 4)
     assert "resource" in (await client.list_resources())[0].uri
     assert any(found.uri_template.startswith("demo://") for found in await client.list_resource_templates())
@@ -130,7 +133,7 @@ async def _everything(client: Client, user: User) -> None:
 
 
 async def _sdk(client: Client, user: User) -> None:
-    """A server on the official SDK."""
+    """Use the features of the server on the official SDK."""
     await _progress(client, "count", {"to": 3}, 3)
     assert (await client.call_tool("fail")).is_error
     assert (await client.read_resource("notes://ada/text")).contents[0].text == "note of ada"
@@ -146,7 +149,10 @@ async def _sdk(client: Client, user: User) -> None:
 
 
 async def _progress(client: Client, tool: str, arguments: dict[str, Any], last: float) -> None:
-    """Wait for all progress of a call; the end may come a moment after its result."""
+    """Call a tool, and wait for all of its progress.
+
+    The last notification may come a moment after the result.
+    """
     steps: asyncio.Queue[float] = asyncio.Queue()
     await client.call_tool(tool, arguments, on_progress=lambda done, *_: steps.put_nowait(done))
     async with asyncio.timeout(TIMEOUT_SECONDS):

@@ -1,7 +1,8 @@
-"""A process of a peer that makes one check after another: its imports take longer than a check.
+"""A process of a peer that makes one check after another.
 
-It reads the arguments of each check as a line of JSON from standard input, and writes a line of JSON to standard
-output: `said`, or `failed` with the reason.
+The checks share a process, because its imports take longer than a check. It reads the arguments of each check
+as a line of JSON from standard input, and writes a line of JSON to standard output: `said`, or `failed` with the
+reason.
 """
 
 import json
@@ -18,14 +19,14 @@ LIMIT = 120
 
 
 class Failed(Exception):
-    """A peer could not do what was asked of it; the text says what it said."""
+    """A check of a peer failed. The text has the reason that the peer gave."""
 
 
 class PeerProcess:
-    """Runs checks in a process that starts with the first one.
+    """A process that makes checks, and starts with the first one.
 
-    The process has a home of its own: it does not find the settings of the user. After a failed check, the next one has
-    a new process.
+    The process has a home directory of its own, so that it does not find the settings of the user. The check after a
+    failed one starts a new process.
     """
 
     def __init__(self) -> None:
@@ -34,7 +35,7 @@ class PeerProcess:
         self._home: tempfile.TemporaryDirectory[str] | None = None
 
     def check(self, command: list[str], *arguments: str) -> str:
-        """Return what the peer says. Raises Failed with its reason."""
+        """Return the summary of a check. Raises Failed with the reason of a failure."""
         with self._lock:
             process = self._process or self._start(command)
             assert process.stdin is not None
@@ -56,7 +57,7 @@ class PeerProcess:
         raise Failed(f"{Path(command[1]).name}: {outcome['failed']}")
 
     def stop(self) -> None:
-        """End the process, if there is one."""
+        """Stop the process if it runs."""
         with self._lock:
             self._stop()
 

@@ -1,9 +1,11 @@
-"""The peers: what runs each of them against a server, and what it has to be installed with.
+"""Peers, the functions that run them, and the packages that they need.
 
-The clients of this environment run in this process, and those that are tried in many ways in one process each. Each
-other one has a process of its own.
+The clients of this environment run in this process, because their imports take longer than a check. A client that is
+tried in many ways has one process for all of its checks (`PROCESSES`). Each check of another client has a process of
+its own.
 
-A peer is given a way in and its target: a URL, or for stdio the command as it stands in a client's configuration.
+A peer gets a way into a server and the target of that way: a URL, or for stdio the command as in a client's
+configuration.
 """
 
 import asyncio
@@ -37,7 +39,7 @@ TYPESCRIPT = {
     "typescript_v1": "@modelcontextprotocol/sdk@1.32.2",
     "typescript_v2": "@modelcontextprotocol/client@2.4.0 @modelcontextprotocol/ext-tasks@0.2.2",
 }
-"""Directories and their packages."""
+"""Directories of the cache, each with its packages."""
 QUOTED_SKILLS = ("skill://conformance/quoted/SKILL.md", "skill://conformance/single/SKILL.md")
 DIRECTORY = Path(__file__).parent
 ROOT = DIRECTORY.parents[1]
@@ -56,11 +58,11 @@ class Peer(NamedTuple):
 
     name: str
     ways: tuple[str, ...]
-    """The ways in that it knows: `http`, `sse`, `websocket`, `stdio`."""
+    """The transports that it knows: `http`, `sse`, `websocket`, `stdio`."""
     run: Callable[[str, Target, Calls], str]
-    """Runs it, and gives what it says it did. Raises Failed."""
+    """Function that runs the peer and returns its summary. Raises Failed."""
     modern: tuple[str, ...] = ()
-    """The ways on which it has to agree on the stateless era."""
+    """The transports over which it has to agree on the stateless era."""
 
 
 def _legacy(way: str, target: Target, calls: Calls) -> str:
@@ -82,7 +84,7 @@ def _typescript(script: str, mode: str, way: str, target: Target, calls: Calls) 
 
 
 def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
-    """List, with the Inspector's report on the schemas, and call."""
+    """List the tools, with the Inspector's report on their schemas, and call one."""
     with tempfile.TemporaryDirectory() as directory:
         if isinstance(target, str):
             where = ["--server-url", target, "--transport", way]
@@ -105,7 +107,7 @@ def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
 
 
 def _inspector_cli(*arguments: str) -> str:
-    """Return what the Inspector's command line prints."""
+    """Return the output of the Inspector's command line."""
     with installing:
         home, node = installed_package("inspector", INSPECTOR)
         path = _copy_scripts(home, "inspector_cli")
@@ -130,7 +132,7 @@ def _typescript_skills(way: str, target: Target, calls: Calls) -> str:
 
 
 def _fastmcp_skills(way: str, target: Target, calls: Calls) -> str:
-    """Read the skills whose values YAML 1.1 reads alike."""
+    """Read the skills whose values are the same in YAML 1.1 and 1.2."""
     python = client_python("fastmcp-skills", *FASTMCP)
     return run_peer([python, str(DIRECTORY / "fastmcp_skills.py"), encode_target(target), *QUOTED_SKILLS])
 
@@ -147,7 +149,10 @@ def _inspector_skills(way: str, target: Target, calls: Calls) -> str:
 
 
 def _has_errors(skill: dict[str, Any]) -> bool:
-    """Return True if a skill breaks a rule. That a dynamic skill cannot be verified is a warning."""
+    """Return True if a skill breaks a rule.
+
+    The Inspector reports a dynamic skill, which cannot be verified, with a warning.
+    """
     return any(finding["severity"] != "warning" for finding in skill["conformance"])
 
 
@@ -158,7 +163,7 @@ OURS = (
     Peer("mcp_django", _OLD_WAYS, partial(_ours, "auto"), ("http", "websocket", "stdio")),
     Peer("mcp_django, handshake era", _OLD_WAYS, partial(_ours, "handshake")),
 )
-"""Our own client, which is tried on servers of others, too."""
+"""Our own client, which is also tried on servers of others."""
 PEERS = (
     *OURS,
     Peer("mcp 1.30", _OLD_WAYS, _legacy),
@@ -181,12 +186,15 @@ SKILL_PEERS = (
 
 
 def legacy_python() -> str:
-    """The interpreter of an environment with the 1.x client in it."""
+    """Return the interpreter of an environment with the 1.x client."""
     return client_python("legacy-client", LEGACY)
 
 
 def client_python(directory: str, *requirements: str) -> str:
-    """The interpreter of an environment with a client in it, made at its first use."""
+    """Return the interpreter of an environment with a client.
+
+    The environment is made at the first use.
+    """
     home, wanted = cache_directory() / directory, " ".join(requirements)
     python, marker = home / "bin" / "python", home / "installed"
     with lock_cache():
@@ -200,7 +208,10 @@ def client_python(directory: str, *requirements: str) -> str:
 
 
 def typescript_script(package: str, script: str) -> tuple[str, str]:
-    """Node, and the script beside the package that it imports, a key of TYPESCRIPT: that is where Node looks."""
+    """Return the paths of Node and of a script.
+
+    The script lies beside the package that it imports, a key of TYPESCRIPT, because Node looks there.
+    """
     with installing:
         return _copied_script(package, script)
 
@@ -212,7 +223,7 @@ def _copied_script(package: str, script: str) -> tuple[str, str]:
 
 
 def _copy_scripts(home: Path, script: str) -> str:
-    """Copy a script to where its package is, with the modules beside it; return its path."""
+    """Copy a script and its modules to the directory of its package; return its path."""
     for name in (script, "traveller", "reader", "requests"):
         shutil.copy(DIRECTORY / f"{name}.mjs", home)
     return str(home / f"{Path(script).name}.mjs")
@@ -235,15 +246,18 @@ def encode_target(target: Target) -> str:
 
 
 def _result(printed: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of the method, which the Inspector prints bare or below "result"."""
+    """Return the result of the method.
+
+    The Inspector prints it bare or below "result".
+    """
     result: dict[str, Any] = printed.get("result", printed)
     return result
 
 
 def run_check(check: Coroutine[Any, Any, str]) -> str:
-    """Run a client of this environment on a loop of its own, and return what it says: its imports take longer than it.
+    """Run a check of a client of this environment, and return its summary.
 
-    Raises Failed with the traceback.
+    The check has an event loop of its own. Raises Failed with the traceback.
     """
     try:
         return asyncio.run(asyncio.wait_for(check, LIMIT))
@@ -252,13 +266,16 @@ def run_check(check: Coroutine[Any, Any, str]) -> str:
 
 
 def stop_processes() -> None:
-    """End the processes of peers."""
+    """Stop the processes of the peers."""
     for process in PROCESSES.values():
         process.stop()
 
 
 def run_peer(command: list[str]) -> str:
-    """What a peer printed, in a home of its own: it does not find the settings of whoever runs this."""
+    """Return the output of a command that runs a peer.
+
+    The peer has a home directory of its own, so that it does not find the settings of the user.
+    """
     with tempfile.TemporaryDirectory() as home:
         return output(command, {**os.environ, "HOME": home})
 

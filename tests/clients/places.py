@@ -1,4 +1,7 @@
-"""The servers that the peers are tried on, and the ways into each: ours, and those of others for our own client."""
+"""Servers that the peers are tried on, and the ways into each.
+
+They are servers of this project, and servers of others for our own client.
+"""
 
 import json
 import os
@@ -18,17 +21,17 @@ from tests.conformance.server import fixtures_database
 from tests.support.ports import take_port
 
 SECONDS = 60
-"""How long the demo may take to load its airports and come up."""
+"""Seconds that a server may take to start. The demo also loads its airports in that time."""
 
 
 class Place(NamedTuple):
-    """A server, by the ways into it."""
+    """A server, and the ways into it."""
 
     name: str
     ways: dict[str, Target]
-    """Way to its target."""
+    """The target of each way."""
     peers: tuple[Peer, ...] = PEERS
-    """Who is tried on it."""
+    """The peers that are tried on it."""
     others: tuple["Place", ...] = ()
     """Other places on the same server, which are tried after it."""
 
@@ -37,7 +40,10 @@ Opened = Callable[[], AbstractContextManager[Place]]
 
 
 def served_at(name: str, url: str) -> Place:
-    """The ways of the HTTP endpoint at a URL; WebSocket only where the ASGI door is."""
+    """Return the place of the HTTP endpoint at a URL.
+
+    Its `websocket` works only if the ASGI application serves the endpoint.
+    """
     address = urlsplit(url)
     socket = address._replace(scheme={"http": "ws", "https": "wss"}[address.scheme], path=f"{address.path}/ws")
     return Place(name, {"http": url, "sse": f"{url}/sse", "websocket": socket.geturl()})
@@ -45,7 +51,7 @@ def served_at(name: str, url: str) -> Place:
 
 @contextmanager
 def fixtures() -> Iterator[Place]:
-    """The fixtures server by its ASGI door, and by its view in `others`."""
+    """Run the fixtures: the ASGI endpoint, and in `others` the Django view."""
     port = take_port()
     with fixtures_server(port):
         door, view = (served_at(f"fixtures{path}", f"http://127.0.0.1:{port}{path}") for path in DOORS.values())
@@ -55,7 +61,7 @@ def fixtures() -> Iterator[Place]:
 
 @contextmanager
 def installed_fixtures() -> Iterator[Place]:
-    """The fixtures by the configuration that `mcp_install claude` prints for them."""
+    """Yield the fixtures with the command that `mcp_install claude` prints."""
     with fixtures_database() as environment:
         (server,) = installed([sys.executable, "-m", "django"], environment).values()
         yield Place("fixtures", {"stdio": {**server, "env": {**environment, **server.get("env", {})}}})
@@ -63,25 +69,28 @@ def installed_fixtures() -> Iterator[Place]:
 
 @contextmanager
 def fixtures_over_stdio() -> Iterator[Place]:
-    """What `make serve-fixtures STDIO=1` runs."""
+    """Yield the fixtures with the command of `make serve-fixtures STDIO=1`."""
     command: Target = {"command": sys.executable, "args": ["-m", "tests.conformance.server", "--stdio"]}
     yield Place("fixtures, run by make", {"stdio": command}, (OURS[0], PEERS[len(OURS)]))
 
 
 @contextmanager
 def demo() -> Iterator[Place]:
-    """The demo of this checkout, and what `mcp_install claude` prints for it."""
+    """Run the demo of this checkout.
+
+    `mcp_install claude` prints its command for stdio.
+    """
     port = take_port()
     command = [sys.executable, "manage.py", "demo", "--port", str(port)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            # Its last line says how to stop it.
+            # The demo prints how to stop it in its last line.
             if not any("Ctrl-C" in line for line in process.stdout):
                 raise Failed(f"the demo ended with {process.wait(SECONDS)}")
             place = served_at("demo", f"http://127.0.0.1:{port}/mcp")
             (place.ways["stdio"],) = installed([sys.executable, "manage.py"]).values()
-            # The fixtures show all peers in each mode; the demo those that choose the newest revision.
+            # All peers run on the fixtures in each mode; the demo gets only those that choose the newest revision.
             yield place._replace(peers=tuple(peer for peer in PEERS if peer.modern))
         finally:
             process.terminate()
@@ -90,21 +99,21 @@ def demo() -> Iterator[Place]:
 
 @contextmanager
 def sdk_server() -> Iterator[Place]:
-    """A server on the official SDK, in both eras, by every way that it has."""
+    """Run a server on the official SDK, in both eras and with all of its transports."""
     script = str(DIRECTORY / "sdk_server.py")
     with _listening([sys.executable, script], port := take_port()):
         origin = f"http://127.0.0.1:{port}"
         stdio: Target = {"command": sys.executable, "args": [script, "stdio"]}
         ways: dict[str, Target] = {"http": f"{origin}/mcp", "sse": f"{origin}/sse", "stdio": stdio}
-        # Its HTTP+SSE speaks the stateless era, too.
+        # The SDK speaks the stateless era over HTTP+SSE, too.
         yield Place("SDK 2.3", ways, tuple(peer._replace(modern=peer.modern and tuple(ways)) for peer in OURS))
 
 
 @contextmanager
 def everything_server() -> Iterator[Place]:
-    """The TypeScript reference server, which knows the handshake era only."""
+    """Run the TypeScript reference server, which knows only the handshake era."""
     command, http, sse = peers.everything_server(), take_port(), take_port()
-    # It reads its port from the environment.
+    # The server reads its port from the environment.
     with _listening([*command, "streamableHttp"], http), _listening([*command, "sse"], sse):
         ways: dict[str, Target] = {"http": f"http://127.0.0.1:{http}/mcp", "sse": f"http://127.0.0.1:{sse}/sse"}
         ways["stdio"] = {"command": command[0], "args": [*command[1:], "stdio"]}
@@ -113,7 +122,7 @@ def everything_server() -> Iterator[Place]:
 
 @contextmanager
 def _listening(command: list[str], port: int) -> Iterator[None]:
-    """A server in a process of its own, which is told its port by its last argument and by PORT."""
+    """Run a server in a process. It gets its port as last argument and as PORT."""
     environment = {**os.environ, "PORT": str(port)}
     with subprocess.Popen(
         [*command, str(port)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -130,12 +139,15 @@ def _listening(command: list[str], port: int) -> Iterator[None]:
 
 
 def installed(manage: list[str], environment: dict[str, str] | None = None) -> dict[str, dict[str, Any]]:
-    """The servers in the JSON that `mcp_install claude` prints, by name."""
+    """Return the servers in the JSON that `mcp_install claude` prints, by name."""
     printed = output([*manage, "mcp_install", "claude"], {**os.environ, **(environment or {})})
     servers: dict[str, dict[str, Any]] = json.loads(printed)["mcpServers"]
     return servers
 
 
 def everything() -> list[Opened]:
-    """Places that are tried when the command line names no server, besides the fixtures."""
+    """Return the places that are tried when the command line names no server.
+
+    The fixtures over HTTP are not among them.
+    """
     return [demo, installed_fixtures, fixtures_over_stdio, sdk_server, everything_server]

@@ -1,4 +1,7 @@
-"""The protected site, and what is tried on it: peers log in, step up and refresh, with a browser's help."""
+"""The protected site, and the peers that log in, step up and refresh on it.
+
+A `Browser` takes the part of the user.
+"""
 
 import asyncio
 import subprocess
@@ -34,7 +37,7 @@ async def _authorized(url: str, mode: str) -> str:
 
 
 def _typescript(script: str, mode: str, way: str, target: Target, calls: Calls) -> str:
-    """Run it, and send a browser wherever it says."""
+    """Run a TypeScript client, and open each URL that it prints in a browser."""
     node, path = typescript_script(script, "oauth/typescript")
     command = [node, path, script[-1], str(target), mode]
     browser = Browser()
@@ -58,7 +61,7 @@ def _typescript(script: str, mode: str, way: str, target: Target, calls: Calls) 
 
 
 async def _opened(browser: Browser, url: str) -> None:
-    """Go there. Raises Failed where the way does not lead back to the client."""
+    """Open a URL. Raises Failed if the site does not redirect back to the client."""
     try:
         await browser.open(url)
     except AssertionError as problem:
@@ -76,6 +79,6 @@ PEERS = (
 
 @contextmanager
 def protected() -> Iterator[Place]:
-    """The protected site, whose user is `alice`."""
+    """Run the protected site, whose user is `alice`."""
     with protected_site() as site:
         yield Place("protected", {"http": site.resource}, PEERS)

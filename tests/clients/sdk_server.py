@@ -1,4 +1,4 @@
-"""A server on the official SDK, for our client: `python sdk_server.py stdio`, or `python sdk_server.py PORT`.
+"""A server on the official SDK, for our client: `python sdk_server.py stdio|PORT`.
 
 At a port it serves Streamable HTTP at /mcp and HTTP+SSE at /sse.
 """
@@ -20,7 +20,7 @@ WATCHED = "notes://watched"
 
 
 class Name(BaseModel):
-    """What a person is asked for."""
+    """The form that asks a user for a name."""
 
     name: str
 
@@ -33,7 +33,7 @@ def add(a: int, b: int) -> int:
 
 @server.tool()
 async def count(to: int, ctx: Context) -> str:
-    """Count, and tell of it."""
+    """Count, and report the progress."""
     for number in range(1, to + 1):
         await ctx.report_progress(number, to, f"at {number}")
     return f"counted to {to}"
@@ -41,7 +41,10 @@ async def count(to: int, ctx: Context) -> str:
 
 @server.tool()
 async def greet(ctx: Context) -> str:
-    """Ask for a name, and have a model greet. In the handshake era only: the SDK asks on the open connection."""
+    """Ask for a name, and have a model greet.
+
+    This works only in the handshake era, because the SDK asks on the open connection.
+    """
     asked: Any = await ctx.elicit("Who are you?", Name)
     question = SamplingMessage(role="user", content=TextContent(type="text", text=f"Greet {asked.data.name}"))
     said = await ctx.session.create_message([question], max_tokens=10)
@@ -50,7 +53,7 @@ async def greet(ctx: Context) -> str:
 
 @server.tool()
 async def change(ctx: Context) -> str:
-    """Say that the watched note changed."""
+    """Notify the client that the watched note changed."""
     await ctx.notify_resource_updated(WATCHED)
     return "changed"
 
@@ -85,7 +88,7 @@ async def complete(ref: Any, argument: Any, context: Any) -> Completion:
 
 
 def application() -> Starlette:
-    """Both transports of HTTP."""
+    """Build an application with both HTTP transports."""
     http, sse = server.streamable_http_app(), server.sse_app()
 
     @contextlib.asynccontextmanager

@@ -1,4 +1,7 @@
-"""Our client by every way in, to our server and to one on the official SDK; `make clients` tries it on more."""
+"""Our client over every transport, on our server and on one of the official SDK.
+
+`make clients` tries it on more servers.
+"""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +24,7 @@ OPENED: dict[str, Opened] = {
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[dict[str, Place]]:
-    """Places that were asked for; they stay until the module is done."""
+    """Yield the places. They start when a test needs them, and run for the module."""
     with ExitStack() as stack:
         yield _Opened(stack)
 
@@ -38,7 +41,10 @@ class _Opened(dict[str, Place]):
 
 @pytest.fixture(autouse=True)
 def long_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a server that starts slowly on a busy machine not count as one of the handshake era."""
+    """Raise the limit of the SDK's discovery.
+
+    A server that starts slowly on a busy machine must not be taken for one of the handshake era.
+    """
     monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", WAIT_SECONDS)
 
 

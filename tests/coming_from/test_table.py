@@ -1,12 +1,12 @@
-"""The rows of the pages in docs/coming-from, and the checks that each names in a comment.
+"""Rows of the pages in docs/coming-from, and the checks in their comments.
 
-    | `their.symbol` | What it is here <!-- has mcp_django.tool(timeout); does log_messages_have_a_threshold --> |
+    | `their.symbol` | Its counterpart here <!-- has mcp_django.tool(timeout); does log_messages_have_a_threshold --> |
 
 - `has` imports a name, and finds the parameters or fields in brackets
 - `set` finds a key of the `MCP` setting, below SERVERS, LIMITS and so on without the alias; `set KEY=value` its default
 - `command` finds a management command
 - `does` names a test of this folder, without its `test_`
-- `not` says that it is missing by design, and so needs a reason
+- `not` marks a symbol that is missing by design, and so needs a reason
 """
 
 import dataclasses
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     section: str
     theirs: str
     ours: str
-    """Without the comment."""
+    """The second cell, without the comment."""
     checks: tuple[str, ...]
 
     @property
@@ -79,7 +79,7 @@ def rows(page: Path) -> Iterator[Row]:
 
 
 def import_path(path: str) -> Any:
-    """Import what a dotted path names."""
+    """Import the object at a dotted path."""
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
         try:

@@ -1,7 +1,8 @@
 """One HTTP request against an ASGI application, driven by hand.
 
-An `Exchange` runs the application in a task and plays the server: it hands over the body, takes what is sent, and can
-be watched event by event, left before the end, or read slowly. Waiting is for events, never for time.
+An `Exchange` runs the application in a task and takes the part of the server: it passes the body, and receives the
+events of the response. A test can read these one by one or slowly, and can disconnect before the end. It waits for
+events, and never for a time.
 """
 
 import asyncio
@@ -62,7 +63,7 @@ class Reply(NamedTuple):
 
     @property
     def served(self) -> bool:
-        """It was answered with a result; over HTTP with status 200."""
+        """Return True if the answer is a result; over HTTP with status 200."""
         return self._has(200) and all("result" in answer for answer in self.answers)
 
     @property
@@ -71,11 +72,14 @@ class Reply(NamedTuple):
         return self._has(202) and self.body == b""
 
     def refused(self, status: int, code: int) -> bool:
-        """It was answered with this error; over HTTP with this status, too."""
+        """Return True if the answer is this error; over HTTP also with this status."""
         return self._has(status) and all(answer.get("error", {}).get("code") == code for answer in self.answers)
 
     def busy(self, status: int) -> bool:
-        """It was turned away for now; over HTTP with this status, and with the time to come back."""
+        """Return True if the request was refused for the moment.
+
+        Over HTTP the answer also has this status, and a Retry-After header.
+        """
         later = self.status is None or float(self.headers.get("retry-after", 0)) > 0
         return later and self.refused(status, -32603)
 
@@ -88,7 +92,7 @@ class Reply(NamedTuple):
         return self.status is None or self.status == status
 
     def notifications(self, method: str) -> list[dict[str, Any]]:
-        """The parameters of all notifications of one kind."""
+        """Return the parameters of all notifications of one kind."""
         return [message["params"] for message in self.messages if message.get("method") == method]
 
 
@@ -101,7 +105,7 @@ class Frame(NamedTuple):
     retry: int | None = None
     """Milliseconds."""
     event: str | None = None
-    """Its type; None where none is named, which is "message"."""
+    """The type of the event. None means "message"."""
 
 
 class Exchange:
@@ -141,12 +145,12 @@ class Exchange:
             self._sent.put_nowait(event)
 
     def leave(self) -> None:
-        """The client closes its connection."""
+        """Close the connection of the client."""
         self._gone.set()
         self._reading.set()
 
     def stop_reading(self) -> None:
-        """From here on the server's `send` waits, as it does behind a full socket."""
+        """Let the `send` of the server wait from now on, as with a full socket."""
         self._reading.clear()
 
     def read_on(self) -> None:
@@ -162,7 +166,7 @@ class Exchange:
         return self._start["status"], headers
 
     async def speaks(self) -> bool:
-        """Is it a stream, on which there may be more than the answer?"""
+        """Return True if the response is a stream, which may have more than the answer."""
         _, headers = await self.started()
         return headers.get("content-type", "").startswith("text/event-stream")
 

@@ -172,7 +172,7 @@ class BookViewSet(viewsets.ModelViewSet):
 
     @action(detail=True, methods=["get", "delete"])
     def notes(self, request: Any, pk: Any = None) -> Response:
-        """What was noted of a book."""
+        """Return the notes on a book."""
         book = self.get_object()
         if request.method == "DELETE":
             Book.objects.filter(pk=book.pk).update(extra={})

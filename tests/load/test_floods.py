@@ -1,4 +1,7 @@
-"""One side sends more than the other reads: memory stays bounded, and other clients are served."""
+"""Floods, in which one side sends more than the other reads.
+
+Memory stays bounded, and other clients are served.
+"""
 
 import contextlib
 import json
@@ -21,7 +24,7 @@ TIMES, SIZE = 600, 100_000
 ROOM = 32 << 20
 """Bytes that a worker may grow by in a flood: the messages that wait, and what the server and the allocator keep."""
 UNSENT_WAIT_SECONDS = 1.0
-"""How long a client may read nothing."""
+"""Seconds that a client may read nothing."""
 BEHIND = 1013
 PINGS = 5_000
 LIMITS = {"SEND_BUFFER": 16, "SEND_TIMEOUT": UNSENT_WAIT_SECONDS, "KEEP_ALIVE": 1}
@@ -101,7 +104,7 @@ def test_a_client_that_reads_nothing_is_disconnected_and_costs_no_memory(channel
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_a_client_that_reads_slowly_gets_everything_and_costs_no_memory(channel: str) -> None:
-    """On a server that lets an application wait for a slow client (listed in `tests/servers/test_matrix.py`)."""
+    """Uvicorn lets an application wait for a slow client (see `tests/servers/test_matrix.py`)."""
     times = TIMES
     with serve("uvicorn", settings=PATIENT) as server, CHANNELS[channel](server.port) as client:
         with watched(server) as watch:
@@ -119,8 +122,10 @@ def test_a_client_that_reads_slowly_gets_everything_and_costs_no_memory(channel:
 
 
 def test_daphne_buffers_unread_messages_and_serves_other_clients() -> None:
-    """It takes everything an application sends and has no way to say that a client is behind: what waits is in its own
-    buffers, until the client reads or leaves.
+    """Daphne buffers without a limit.
+
+    It accepts all messages of an application, and cannot report that a client is behind. Unread messages are in its own
+    buffers until the client reads them or leaves.
     """
     with serve("daphne", settings=SETTINGS) as server, WebSocket(server.port, buffer=1 << 16) as client:
         with watched(server) as watch:
@@ -166,7 +171,7 @@ def test_thousands_of_pings_of_the_protocol_are_all_answered(kind: str) -> None:
 
 
 def test_a_client_that_floods_and_reads_nothing_costs_no_memory(subtests: pytest.Subtests) -> None:
-    """As much as goes in until the server stops reading, or hangs up."""
+    """The client sends until the server stops reading or closes the connection."""
     call = {"name": "fast", "arguments": {"number": 1}}
     messages: dict[str, Callable[[int], bytes]] = {
         "garbage": lambda number: b"{}",

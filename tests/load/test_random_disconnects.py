@@ -1,4 +1,7 @@
-"""Clients that leave at random moments, in every way, while others stay: these are served, and nothing is left."""
+"""Disconnects of clients at random moments.
+
+Clients disconnect in every way while others stay. The others are served, and no state of the disconnected ones is left.
+"""
 
 import random
 import time
@@ -45,7 +48,7 @@ STATELESS_SECONDS = {
 }
 """Tools and their time if the client stayed."""
 HANDSHAKE_SECONDS = {"wait": 0.05, "stream": 0.05, "poll": 0.05, "sql": 0.01, "async_sql": 0.01, "talking_sql": 0.01}
-"""They run to their end, also when the client leaves."""
+"""Tools and their time in sessions, where a call runs to its end after a disconnect, too."""
 
 
 class LeavingClients:
@@ -116,13 +119,14 @@ def test_random_disconnects_leak_no_objects(place: Place) -> None:
 
 
 def at_rest(server: Server, before: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What is alive once nothing runs, and the threads that come and go are gone, and so are tasks that there were not
-    `before`.
+    """Wait until nothing runs, and return the state of the server.
+
+    Temporary threads have ended by then, and so have tasks that did not exist `before`.
     """
     found: dict[str, Any] = {}
 
     def resting() -> bool:
-        # What was seen is what is returned: the next moment a task may look into the event log, or write a time.
+        # This state is returned, because a task may read the event log or write a time in the next moment.
         found.update(server.probe())
         passing = [name for name in found["threads"] if name.startswith(("ThreadPoolExecutor", "mcp-interrupt"))]
         tasks = [name for name in others(found) if name.startswith(("mcp_django.", "django."))]
@@ -134,7 +138,7 @@ def at_rest(server: Server, before: dict[str, Any] | None = None) -> dict[str, A
 
 
 def others(found: dict[str, Any]) -> Counter[str]:
-    """The tasks that no session is the reason for."""
+    """Count the tasks that do not belong to a session."""
     # Hypercorn keeps three tasks for a connection until it has been idle for 5 seconds.
     tasks = found["tasks"].items()
     return Counter({name: n for name, n in tasks if name != FOLLOWS and not name.startswith("hypercorn.")})

@@ -1,4 +1,4 @@
-"""One tool too many, and one for nobody."""
+"""Tools with mistakes: a name that is used twice, and an unknown server."""
 
 from mcp_django import tool
 

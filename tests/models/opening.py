@@ -1,7 +1,7 @@
-"""A process that opens sessions as fast as it can: `python -m tests.models.opening DATABASE OWNER QUOTA CAP TIMES`.
+"""Open sessions as fast as possible, in a process of its own.
 
-It says "ready", waits for a line, opens TIMES sessions of OWNER ("" is another owner each time), and says how many the
-server took.
+`python -m tests.models.opening DATABASE OWNER QUOTA CAP TIMES` prints "ready", waits for a line, opens TIMES sessions
+of OWNER ("" is another owner each time), and prints the number of sessions that were admitted.
 """
 
 import os

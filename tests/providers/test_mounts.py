@@ -54,7 +54,7 @@ def weather(**given: Any) -> Server:
 
     @server.tool
     async def forecast(city: str) -> str:
-        """What comes."""
+        """Return the forecast."""
         return f"{city}: rain"
 
     @server.tool

@@ -18,7 +18,7 @@ UNIT = re.compile(
     r"|_(?:RATIO|FACTOR|WEIGHT|BOUND|VERSION|STATUS|CODE|PORT|PRIORITY|PK)$"
     r"|_(?:BYTES|SECONDS)_PER_"
 )
-# Words of a private vocabulary. A name says its subject in the words of MCP, Django, asyncio or an RFC.
+# Words of a private vocabulary. A name describes its subject in the words of MCP, Django, asyncio or an RFC.
 BANNED_WORDS = re.compile(
     r"aboard|afterwards|anew|aside|boards?|crier|ears?|farewells?|fate|flights|fly|forgetful|grave|haste|hears?|heard"
     r"|held|here|landing|lanes?|ledger|nobody|parking|patience|pretend|rulebook|said|says?|shelf|shelves|somebody|stays?"

@@ -1,1 +1,4 @@
-"""Test support that several folders share. What one folder alone uses lies in that folder."""
+"""Test support that several folders share.
+
+Support that only one folder uses is in that folder.
+"""

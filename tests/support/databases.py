@@ -91,7 +91,7 @@ def execute(url: str, statement: str, values: list[object] | None = None) -> lis
 def create_test_database(url: str, suffix: str) -> Callable[[], None]:
     """Give Django's default connection a database of this process; return the function that drops it.
 
-    `url` is used if the settings name PostgreSQL; `suffix` tells the processes that share out the tests apart.
+    `url` is used if the settings name PostgreSQL; `suffix` distinguishes the processes that share the tests.
     """
     connection = connections["default"]
     if connection.vendor == "sqlite":

@@ -1,4 +1,6 @@
-"""Where tests marked `postgres` and `redis` find these services: on their usual ports, or where the environment says.
+"""Services of the tests marked `postgres` and `redis`.
+
+The services listen on their usual ports, or at the URLs in the environment:
 
 MCP_TEST_POSTGRES   postgres://user:password@host:port/name
 MCP_TEST_REDIS      redis://host:port/number

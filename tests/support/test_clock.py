@@ -13,7 +13,7 @@ from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS
 
 
-async def test_a_timeout_passes_when_the_test_says_so(clock: Clock) -> None:
+async def test_a_timeout_passes_when_the_test_advances_the_clock(clock: Clock) -> None:
     async def wait() -> None:
         async with asyncio.timeout(60):
             await asyncio.Event().wait()

@@ -32,6 +32,6 @@ async def eventually(condition: Callable[[], object], description: str | Callabl
 
 
 async def turns(count: int) -> None:
-    """Give the event loop some turns, for what callbacks have made ready."""
+    """Give the event loop some turns, in which it runs ready callbacks."""
     for _ in range(count):
         await asyncio.sleep(0)

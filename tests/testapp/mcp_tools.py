@@ -1,4 +1,4 @@
-"""What the test project serves: one of each kind."""
+"""Tools, resources, prompts and completions of the test project."""
 
 from mcp_django import Context, completion, prompt, resource, tool
 from tests.testapp.models import Book

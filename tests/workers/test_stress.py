@@ -1,7 +1,7 @@
-"""Nothing is lost, repeated or received out of order, however often clients are cut off, and whatever happens to wakes,
-to Redis, and to a worker.
+"""Messages under stress: none is lost, repeated or received out of order.
 
-Each run prints what it counted: read it with pytest -rP.
+Clients are cut off again and again, and wakes, Redis and a worker fail. Each run prints its counts, which `pytest -rP`
+shows.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ def assert_whole(outcome: StressOutcome) -> None:
 
 
 def assert_clients_got_errors(outcome: StressOutcome) -> None:
-    """No client takes half of an answer for the whole: it is refused, or has received nothing."""
+    """Assert that a client without its answer was refused, or has received nothing."""
     assert {reader.refused for reader in outcome.given_up if not reader.unread} <= GONE
 
 

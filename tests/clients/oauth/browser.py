@@ -10,7 +10,7 @@ from tests.support.waiting import WAIT_SECONDS
 
 REDIRECTS = {301, 302, 303, 307, 308}
 MOST = 20
-"""Pages and redirects on one way."""
+"""Pages and redirects until the browser has to leave the site."""
 
 
 class Form(HTMLParser):
@@ -20,15 +20,15 @@ class Form(HTMLParser):
         super().__init__()
         self.action, self.method = action, method
         self.fields: list[tuple[str, str]] = []
-        """What is sent whatever is pressed; a box that is not ticked is not among them."""
+        """Fields that are sent with each button. A box that is not ticked is not among them."""
         self.boxes: list[tuple[str, str]] = []
-        """Tick boxes, ticked or not, that can be changed."""
+        """Checkboxes that can be changed, ticked or not."""
         self.buttons: list[tuple[str, str]] = []
-        """Name, empty if it sends nothing, and value of what submits it."""
+        """Name and value of each button. The name is empty if the button sends nothing."""
 
     @property
     def names(self) -> set[str]:
-        """The names of all that can be sent."""
+        """Return the names of all fields, boxes and buttons."""
         return {name for name, _ in (*self.fields, *self.boxes, *self.buttons)}
 
 
@@ -75,7 +75,10 @@ def forms(page: str, url: str) -> list[Form]:
 
 
 class Browser:
-    """A user who logs in and decides. `unticked` names the boxes to clear on the consent page."""
+    """A browser whose user logs in, and allows or denies.
+
+    `unticked` has the values of the boxes to clear on the consent page.
+    """
 
     def __init__(
         self, user: str = "alice", *, password: str = "pw", allow: bool = True, unticked: tuple[str, ...] = ()
@@ -86,11 +89,14 @@ class Browser:
         self.opened: list[str] = []
         """The authorization requests."""
         self.address = ""
-        """Where it was sent at last, outside the site."""
+        """The address outside the site that the browser was redirected to last."""
         self._cookies = httpx.Cookies()
 
     async def open(self, url: str) -> None:
-        """Go wherever a person would, until the site sends the browser elsewhere. Raises AssertionError if it ends."""
+        """Open a URL, log in and decide, until the site redirects the browser elsewhere.
+
+        Raises AssertionError if a page has no form to submit, or if there are too many pages and redirects.
+        """
         self.opened.append(url)
         async with httpx.AsyncClient(cookies=self._cookies, timeout=WAIT_SECONDS) as client:
             self.address = await self._follow(client, url)
@@ -133,7 +139,7 @@ class Browser:
 
 
 def _pressed(form: Form, *, allow: bool) -> tuple[str, str]:
-    """The button that allows, or the other one."""
+    """Return the button that allows, or the one that denies."""
     wanted: Callable[[tuple[str, str]], bool] = (
         (lambda button: button[0] == "allow" and button[1] not in ("", "false", "False", "0"))
         if allow

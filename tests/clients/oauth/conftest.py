@@ -1,4 +1,7 @@
-"""Servers of the protected site, one of each kind for the whole run, and the site with clients' documents."""
+"""Servers of the protected site, and the site with the documents of clients.
+
+One server of each kind runs for all tests.
+"""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ from tests.servers.harness import Server, serve
 
 SITE = "tests.clients.oauth.site.settings"
 HOST = "client.example"
-"""Where clients publish what they are; the servers find it on this machine."""
+"""The host of the documents of clients, which the servers find on this machine."""
 VENDORS = {"uvicorn": "sqlite", "daphne": "postgresql", "gunicorn-gthread": "sqlite"}
 """The database that each server works on."""
 PAIRS = dict(zip(("uvicorn", "daphne"), MODES, strict=True))
@@ -30,19 +33,19 @@ class Site(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The endpoint."""
+        """Return the URL of the endpoint."""
         return self.origin + self.path
 
 
 class Sites:
-    """Started when first asked for."""
+    """The protected site on each kind of server, started when a test needs it first."""
 
     def __init__(self, stack: ExitStack, environ: dict[str, str]) -> None:
         self._stack, self._environ = stack, environ
         self._running: dict[str, Site] = {}
 
     def get(self, kind: str) -> Site:
-        """The one on a kind of server."""
+        """Return the site on a kind of server."""
         if kind not in self._running:
             postgres = VENDORS[kind] == "postgresql"
             database = self._stack.enter_context(new_postgres(SITE) if postgres else new_sqlite(SITE))
@@ -53,20 +56,20 @@ class Sites:
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Whom the servers trust, and nobody else."""
+    """Create the certificate authority that the servers trust."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="session")
 def documents(authority: Authority) -> Iterator[Documents]:
-    """The site where clients publish what they are."""
+    """Run the site with the documents of clients."""
     with served(authority.context(HOST)) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
 def sites(authority: Authority, documents: Documents) -> Iterator[Sites]:
-    """The servers of this run."""
+    """Yield the servers of this run."""
     where = {"host": HOST, "port": documents.port, "authority": str(authority.bundle)}
     environ = {"SITE_DOCUMENTS": json.dumps(where)}
     with ExitStack() as stack:
@@ -75,7 +78,10 @@ def sites(authority: Authority, documents: Documents) -> Iterator[Sites]:
 
 @pytest.fixture(params=PAIRS)
 def site(request: pytest.FixtureRequest, sites: Sites) -> Iterator[Site]:
-    """The site on each of the ASGI servers that differ most. Their logs may hold no complaint."""
+    """Yield the site on each of the two ASGI servers that differ most.
+
+    The log of the server may hold no complaint.
+    """
     found = sites.get(request.param)
     yield found
     found.server.settle()
@@ -83,5 +89,5 @@ def site(request: pytest.FixtureRequest, sites: Sites) -> Iterator[Site]:
 
 @pytest.fixture
 def mode(site: Site) -> str:
-    """One era for each server, so that both are there."""
+    """Return the era of the server. Each server has another one, so both are tested."""
     return PAIRS[site.server.kind]

@@ -45,7 +45,7 @@ class Memory:
 
 
 class Connection:
-    """A connected client, with what went over the wire to get there."""
+    """A connected client, with the responses that it received over HTTP."""
 
     def __init__(self, url: str, browser: Browser, memory: Memory) -> None:
         self.url, self.browser, self.memory = url, browser, memory
@@ -118,18 +118,18 @@ async def connected(
     transport: httpx2.AsyncBaseTransport | None = None,
     **client_options: Any,
 ) -> AsyncIterator[Connection]:
-    """A client that has connected, and authorized itself on the way.
+    """Connect a client, which authorizes itself on the way.
 
     Args:
         url: The endpoint.
-        browser: Who is asked for consent.
+        browser: The browser of the user, in which the site asks for consent.
         mode: A key of `MODES`.
-        memory: What the client still knows of an earlier start.
-        metadata: What it registers itself with.
+        memory: The storage of the client, with the tokens of an earlier start.
+        metadata: The metadata of its registration.
         document: The URL of its metadata document.
-        redirect: Where the browser is to be sent.
-        transport: What carries its requests.
-        client_options: What else the SDK's client takes.
+        redirect: Its redirect URI.
+        transport: The HTTP transport of its requests.
+        client_options: Further options of the SDK's client.
     """
     browser = Browser() if browser is None else browser
     memory = Memory() if memory is None else memory
@@ -144,7 +144,7 @@ async def connected(
     ) as http:
         connection.http = http
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # this client deprecates what its old revisions have
+            warnings.simplefilter("ignore")  # the client deprecates the features of old revisions
             async with Client(streamable_http_client(url, http_client=http), mode=mode, **client_options) as client:
                 connection.client = client
                 yield connection

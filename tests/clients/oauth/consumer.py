@@ -1,4 +1,7 @@
-"""URLs of a project that uses the protected site: pages to connect it, and views that call it."""
+"""URLs of a project that uses the protected site.
+
+They are the pages that connect the site, and views that call it.
+"""
 
 import dataclasses
 import os
@@ -40,7 +43,7 @@ async def loop(request: HttpRequest) -> JsonResponse:
 
 
 def age(request: HttpRequest) -> JsonResponse:
-    """Expire the token of the user; return how often it was renewed."""
+    """Return the generation of the user's token; a query string expires the token."""
     row = TokenRow(get_settings().clients["shop"], request.user)
     held = row.read()
     assert held is not None

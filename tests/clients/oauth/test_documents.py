@@ -1,6 +1,6 @@
-"""Clients that are described by a document at a URL, fetched over TLS: those of the vendors, and some that will not do.
+"""Clients that are described by a document at a URL, which is fetched over TLS.
 
-The documents have the shape of the real ones, under a host of the tests' own.
+The documents of the vendors' clients have the shape of the real ones, under a host of the tests. Others are invalid.
 """
 
 from typing import Any
@@ -67,7 +67,7 @@ REAL: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "/codex.json": ({"client_name": "Codex"}, "http://127.0.0.1:49152/callback"),
 }
-"""Path to what is special about a vendor's document, and where its client is redirected to."""
+"""Path to the special members of a vendor's document, and to the redirect URI of its client."""
 
 
 async def test_a_document_replaces_registration(site: Site, documents: Documents, mode: str) -> None:

@@ -1,4 +1,4 @@
-"""The official SDK's client on a protected site: from a URL to an answer, and what happens to its tokens later."""
+"""Flows and tokens of the official SDK's client on a protected site."""
 
 from urllib.parse import parse_qs, urlsplit
 

@@ -1,4 +1,7 @@
-"""This project's own client on a protected site: allowed on the pages of one project, used, renewed and ended."""
+"""This project's own client on a protected site.
+
+Users connect it on the pages of a project. Its tokens are used, renewed and revoked.
+"""
 
 import asyncio
 import dataclasses
@@ -30,7 +33,7 @@ CONNECT = "/mcp/clients/shop/connect/"
 
 @pytest.fixture
 def site(sites: Sites) -> Iterator[Site]:
-    """One server is enough: the client is under test."""
+    """Yield one server, which is enough because the client is under test."""
     found = sites.get("uvicorn")
     yield found
     found.server.settle()
@@ -38,7 +41,7 @@ def site(sites: Sites) -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def project(settings: Settings, site: Site, db: None) -> Settings:
-    """The project that uses the site."""
+    """Configure the project that uses the site."""
     settings.ROOT_URLCONF = "tests.client.urls"
     settings.LOGIN_URL = "login"
     auth = {"TYPE": "oauth", "PER": "user", "CLIENT_NAME": "The project"}
@@ -52,7 +55,7 @@ def project(settings: Settings, site: Site, db: None) -> Settings:
 
 
 class Person:
-    """A user with an account here, and one on the site."""
+    """A user with an account in this project, and one on the site."""
 
     def __init__(self, name: str, there: str) -> None:
         self.user, self.there = User.objects.create_user(name), there
@@ -100,7 +103,7 @@ class Person:
 
 @async_to_sync
 async def call(user: Any, tool: str, alias: str) -> str:
-    """Connect and call."""
+    """Connect a client, and return the text of a tool's result."""
     async with build_client(get_settings().clients[alias], user=user, retries=False) as client:
         result = await client.call_tool(tool, {})
         assert not result.is_error, result
@@ -138,7 +141,7 @@ def test_two_users_have_own_tokens_and_share_the_registration() -> None:
     grace.connect()
     assert [ada.call(), grace.call(), ada.call()] == ["alice looks", "bob looks", "alice looks"]
     assert ada.grant().client["client_id"] == grace.grant().client["client_id"]
-    # A copied row does not open for another user, either.
+    # A copied row is not valid for another user, either.
     stolen = ClientToken.objects.get(key=ada.row.key)
     ClientToken.objects.filter(key=grace.row.key).update(grant=stolen.grant, issuer=stolen.issuer)
     with pytest.raises(AuthorizationNeeded):
@@ -261,5 +264,5 @@ def age(person: Person) -> None:
 
 
 def replace(person: Person, **changes: Any) -> None:
-    """Change what is kept."""
+    """Change members of the stored grant."""
     person.row.write(dataclasses.replace(person.grant(), **changes))

@@ -1,4 +1,7 @@
-"""This project's own client on two workers of a real server: what one begins another finishes, and one renews."""
+"""This project's own client on two workers of a real server.
+
+One worker can finish the flow that the other one began, and only one of them renews a token.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,13 +20,13 @@ PLACES = ("/plain/", "/loop/")
 
 @pytest.fixture(scope="module")
 def remote(sites: Sites) -> Site:
-    """What is used."""
+    """Return the protected site, which the project uses."""
     return sites.get("uvicorn")
 
 
 @pytest.fixture(scope="module")
 def project(remote: Site) -> Iterator[Server]:
-    """What uses it."""
+    """Run the project, which uses the protected site."""
     client = {"URL": remote.url, "AUTH": {"TYPE": "oauth"}}
     mcp = {"AUTH": "none", "TOKEN_CACHE_SECONDS": 0, "CLIENTS": {"shop": client}}
     settings = {"ROOT_URLCONF": "tests.clients.oauth.consumer", "MCP": mcp}
@@ -35,7 +38,10 @@ def project(remote: Site) -> Iterator[Server]:
 
 
 class Person:
-    """Somebody who is logged in. Each request takes a connection of its own, and so either worker."""
+    """A user with an account in the project, and one on the site.
+
+    Each request has a connection of its own, so that either worker may get it.
+    """
 
     def __init__(self, project: Server, name: str) -> None:
         self.origin, self.name = f"http://127.0.0.1:{project.port}", name
@@ -53,7 +59,7 @@ class Person:
         return await self.http.post(place, data=sent, headers={"Referer": self.origin + place})
 
     async def connect(self) -> str:
-        """Connect; where the browser is sent in the end."""
+        """Log in and connect; return the address that the project redirects to."""
         assert (await self.post("/accounts/login/", username=self.name, password="pw")).status_code == 302
         begun = await self.post("/mcp/clients/shop/connect/")
         assert begun.status_code == 302, begun.text
@@ -74,12 +80,12 @@ async def test_two_workers_have_one_token(project: Server, remote: Site) -> None
         assert [one.get("said") for one in said] == ["alice looks", "alice looks", "bob looks", "bob looks"] * 6
         workers = {one["pid"] for one in said}
         async with asyncio.timeout(30):
-            while len(workers) < 2:  # the system gives all connections to one worker as long as that accepts them first
+            while len(workers) < 2:  # the system may give all connections to the same worker
                 workers |= {one["pid"] for one in await asyncio.gather(*(ada.get(place) for place in PLACES * 6))}
         before = (await ada.get("/age/?old=1"))["generation"]
         said = await asyncio.gather(*(ada.get(place) for _ in range(10) for place in PLACES))
         assert {one.get("said") for one in said} == {"alice looks"}
-        # One was written by the view, the other is what a worker got for all.
+        # The view wrote one generation. The other one has the token that one worker renewed for all calls.
         assert (await ada.get("/age/"))["generation"] == before + 2
         ended = await ada.post("/mcp/clients/", alias="shop")
         assert "shop is not connected any more." in ended.text

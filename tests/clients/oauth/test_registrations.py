@@ -1,4 +1,8 @@
-"""How clients register: as those of the vendors do, beforehand, and as the first revision had it."""
+"""Registrations of clients.
+
+Clients of vendors register themselves, an operator registers another one, and clients of the first revision do without
+metadata of protected resources.
+"""
 
 import base64
 import hashlib
@@ -42,7 +46,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
     "Codex": {"redirect_uris": ["http://127.0.0.1:49152/callback"]},
 }
-"""What clients of the vendors register with; they are redirected to the first."""
+"""Metadata that clients of the vendors register with. The tests use the first redirect URI."""
 
 
 async def test_the_registrations_of_the_vendors_are_accepted(sites: Sites, subtests: pytest.Subtests) -> None:
@@ -94,7 +98,10 @@ async def test_a_preregistered_client_does_not_register(
 
 
 class FirstRevision(httpx2.AsyncBaseTransport):
-    """What a client of 2025-03-26 sees: it knows no metadata of protected resources, and reads no challenges."""
+    """A transport that hides later features from a client, as one of 2025-03-26.
+
+    Such a client knows no metadata of protected resources, and reads no challenges.
+    """
 
     def __init__(self) -> None:
         self._wire = httpx2.AsyncHTTPTransport()

@@ -1,4 +1,7 @@
-"""A site with client metadata documents over TLS, under a certificate of an authority made for it."""
+"""A site with the metadata documents of clients over TLS.
+
+A certificate authority of the tests issues its certificate.
+"""
 
 import datetime
 import json
@@ -20,7 +23,7 @@ Document = dict[str, Any] | str | bytes
 
 
 class Authority:
-    """A certificate authority of one afternoon."""
+    """A certificate authority whose certificates are valid for a day."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -36,11 +39,11 @@ class Authority:
             .sign(self._key, hashes.SHA256())
         )
         self.bundle = directory / "authority.pem"
-        """What whoever trusts it is given."""
+        """The file with the certificate of the authority, which a client loads to trust it."""
         self.bundle.write_bytes(root.public_bytes(serialization.Encoding.PEM))
 
     def context(self, host: str) -> ssl.SSLContext:
-        """What a server of a host presents itself with."""
+        """Return a TLS context for the server of a host, with a certificate of the host."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
@@ -88,7 +91,7 @@ _USES = (
 
 
 class Documents:
-    """A running site: set what is at a path, and see what was asked for."""
+    """A running site: `pages` are its documents by path, `asked` the requested paths."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -98,7 +101,7 @@ class Documents:
 
 @contextmanager
 def served(context: ssl.SSLContext) -> Iterator[Documents]:
-    """The site, on a free port of loopback."""
+    """Run the site on a free port of loopback."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     documents = Documents(server.server_address[1])
     server.RequestHandlerClass = _handler(documents)

@@ -21,7 +21,7 @@ READERS = tuple(
 
 @contextmanager
 def odd_rows() -> Iterator[Place]:
-    """The site, whose results all of the readers have to accept."""
+    """Run the site, whose results all of the readers have to accept."""
     with tempfile.TemporaryDirectory(prefix="mcp-odd-rows-") as directory:
         port = take_port()
         command = [sys.executable, "-m", "tests.clients.odd_rows.serve", str(port)]

@@ -1,4 +1,4 @@
-"""Random rows of the site: the values of each column that clients may take for wrong."""
+"""Random rows of the site, with values that clients may take for invalid."""
 
 import datetime as dt
 import random

@@ -1,4 +1,7 @@
-"""Serve the site of odd rows: `python -m tests.clients.odd_rows.serve PORT`. Prints the plan of the calls first."""
+"""Serve the site of odd rows: `python -m tests.clients.odd_rows.serve PORT`.
+
+The plan of the calls is the first line of the output.
+"""
 
 import json
 import os

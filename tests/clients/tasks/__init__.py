@@ -1,1 +1,1 @@
-"""Clients with tasks, each against the fixtures: tasks that complete, fail, are cancelled, and ask."""
+"""Clients with tasks, which let tasks complete, fail, be cancelled, and ask."""

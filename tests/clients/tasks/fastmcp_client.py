@@ -1,6 +1,7 @@
-"""Tasks with the client of FastMCP and fastmcp-tasks: `python fastmcp_client.py http URL CALLS`.
+"""Check tasks with FastMCP's client: `python fastmcp_client.py http URL CALLS`.
 
-It runs in an environment of its own: `python -m tests.clients` makes one. Every check raises on failure.
+The script runs in an environment with FastMCP and fastmcp-tasks, which `python -m tests.clients` makes. A check raises
+on failure.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""The Inspector's page in Chromium: tools as tasks, their questions as dialogs, and the Tasks tab."""
+"""Tasks on the Inspector's page in Chromium.
+
+Tools run as tasks, their questions are dialogs, and the Tasks tab lists the tasks.
+"""
 
 import os
 import re
@@ -33,7 +36,10 @@ NAMES = {"First name?": "Ada", "Second name?": "Bob"}
 
 
 def visit_inspector(target: str, era: str) -> str:
-    """Run the tools on the page of the Inspector. Raises Failed with the text of the page."""
+    """Run the tools on the page of the Inspector.
+
+    Raises Failed with the text of the page.
+    """
     with _inspector(target, era) as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1600, "height": 1000})
@@ -106,7 +112,7 @@ def _cancel(page: Page) -> None:
 
 @contextmanager
 def _inspector(target: str, era: str) -> Iterator[str]:
-    """The URL of an Inspector for a server, with a home of its own."""
+    """Run an Inspector with a home directory of its own, and yield its URL."""
     with tempfile.TemporaryDirectory() as home:
         ports = {"CLIENT_PORT": take_port(), "MCP_SANDBOX_PORT": take_port(), "MCP_APP_ORIGIN_PORT": take_port()}
         environment = {**os.environ, "HOME": home, "MCP_AUTO_OPEN_ENABLED": "false"}

@@ -1,6 +1,6 @@
-"""Core tasks with the `mcp` 1.30 client: `python legacy_tasks.py http URL CALLS`.
+"""Check core tasks with the `mcp` 1.30 client: `legacy_tasks.py http URL CALLS`.
 
-It runs in an environment of its own, as `legacy_client.py` does. Every check raises on failure.
+The script runs in the environment of `legacy_client.py`. A check raises on failure.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ CALL_RESULT = types.CallToolResult
 
 
 class User:
-    """Answers each question, and notes it."""
+    """A user that answers each question, and records it."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -66,7 +66,7 @@ async def cancelled(session: ClientSession) -> str:
 
 
 async def check(target: str) -> str:
-    warnings.simplefilter("ignore", DeprecationWarning)  # 1.30 says that 2.0 has no core tasks
+    warnings.simplefilter("ignore", DeprecationWarning)  # 1.30 warns that 2.0 has no core tasks
     user = User()
     async with (
         streamable_http_client(target) as (read, write, *_),

@@ -1,4 +1,4 @@
-"""The clients with tasks, of both kinds of tasks, and the place that they are tried on."""
+"""Clients with tasks, of both kinds of tasks, and the place they are tried on."""
 
 import shutil
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ TASK_PEERS = (
 
 @contextmanager
 def fixtures_with_tasks() -> Iterator[Place]:
-    """The fixtures for all clients, and after that for the clients with tasks."""
+    """Run the fixtures for all clients, and then for the clients with tasks."""
     with fixtures() as place:
         tasks = Place("tasks", {"http": place.ways["http"]}, TASK_PEERS)
         yield place._replace(others=(*place.others, tasks))

@@ -145,7 +145,7 @@ def test_only_a_client_made_by_an_operator_can_be_trusted_and_have_a_user(browse
 
 
 def test_only_superusers_choose_the_user_of_a_client(client: Client) -> None:
-    """Staff who look after clients have rights of their own, and no others by way of one of them."""
+    """Staff who manage clients do not get the rights of another user through one."""
     boss = get_user_model().objects.create_superuser("boss")
     staff = get_user_model().objects.create_user("carla", is_staff=True)
     staff.user_permissions.set(Permission.objects.filter(content_type__app_label="mcp_oauth"))

@@ -1,4 +1,4 @@
-"""The app of the protected site: who there is, and where names of documents lead."""
+"""The app of the protected site: it creates users and redirects connections."""
 
 from typing import Any
 
@@ -8,23 +8,26 @@ from django.db.models.signals import post_migrate
 from tests.clients.oauth.site.network import redirect_to_loopback
 
 PEOPLE = {"alice": [], "bob": [], "carol": ["add_user"]}
-"""Everybody's password is "pw"; what each may do."""
+"""The permissions of each user. All passwords are "pw"."""
 
 
 class ProtectedSite(AppConfig):
-    """Makes the people where the tables are made."""
+    """An app that creates its users when the tables are created."""
 
     name = "tests.clients.oauth.site"
     label = "protected_site"
 
     def ready(self) -> None:
-        """Wait for the tables."""
+        """Redirect connections, and wait for the tables."""
         redirect_to_loopback()
         post_migrate.connect(make_people, sender=apps.get_app_config("auth"))
 
 
 def make_people(*, using: str, **_: Any) -> None:
-    """Make those who are missing. Their permissions are there: `auth` itself waited for the same, before this app."""
+    """Create the missing users.
+
+    Their permissions exist already, because `auth` connected its own receiver to the same signal before this app.
+    """
     from django.contrib.auth.models import Permission, User
 
     for name, permissions in PEOPLE.items():

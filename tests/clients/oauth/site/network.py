@@ -1,8 +1,8 @@
-"""Where names of clients' documents lead, for the process of the site: to a server of the tests.
+"""Redirect requests for clients' documents to a server of the tests.
 
-A name resolves to a public address, as the fetcher insists, and a connection to that address is made to a port of this
-machine. All between (the check of the address, TLS with the name and the certificate, the Host header, what is read) is
-the fetcher's own.
+The name of a host resolves to a public address, because the fetcher requires one, and a connection to that address goes
+to a port of this machine. Everything else is the fetcher's own code: the check of the address, TLS with the name and
+the certificate, the Host header, and the limits of the response.
 """
 
 import json
@@ -17,11 +17,11 @@ from mcp_django import http_client
 
 ADDRESS = "93.184.215.14"
 INSIDE = "inside.example"
-"""A name that leads to an address of this machine."""
+"""A host name that resolves to an address of this machine."""
 
 
 class _Redirected(httpcore.AsyncNetworkBackend):
-    """Connects to this machine."""
+    """A network backend that connects to this machine."""
 
     def __init__(self, backend: httpcore.AsyncNetworkBackend, port: int) -> None:
         self._backend, self._port = backend, port

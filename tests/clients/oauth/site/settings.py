@@ -1,4 +1,7 @@
-"""Django settings of the protected site: nothing but what a project needs, and what the harness gives."""
+"""Django settings of the protected site.
+
+They are those that a project needs, and those that the harness passes in the environment.
+"""
 
 import json
 import os
@@ -52,14 +55,14 @@ TEMPLATES = [
     }
 ]
 DATABASES = {"default": json.loads(os.environ["SITE_DATABASE"])}
-# Everything worth a look goes to the server's own log, which the tests read.
+# Warnings and errors go to the log of the server, which the tests read.
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(levelname)s %(name)s: %(message)s"}},
     "handlers": {"log": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["log"], "level": "WARNING"},
-    # Clients are refused a few times on the way, which Django calls a warning.
+    # Django logs a warning for each refused request, and each flow has some of these.
     "loggers": {"django": {"handlers": [], "propagate": True}, "django.request": {"level": "ERROR"}},
 }
 OAUTH2_PROVIDER = oauth2_provider_settings(issuer=ORIGIN)

@@ -1,4 +1,4 @@
-"""The protected site: the endpoint, the authorization server, and a page to log in at."""
+"""URLs of the protected site: endpoint, authorization server, and login page."""
 
 from django.contrib.auth.views import LoginView
 from django.urls import include, path

@@ -1,4 +1,7 @@
-"""The rows by four ways: a toolset of the model, a viewset, a document of an API, and functions of many types."""
+"""Tools that return the rows in four ways.
+
+They are a toolset of the model, a viewset, a document of an API, and functions with many types.
+"""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -104,7 +107,10 @@ def show_row(pk: int) -> dict[str, Any]:
 
 
 def serve_row(request: HttpRequest, pk: int) -> JsonResponse:
-    """Serve a row as lax APIs do: dates with a space, blank addresses, members that may be anything."""
+    """Serve a row as lax APIs do.
+
+    Dates have a space, addresses may be blank, and some members may have any value.
+    """
     row = Oddity.objects.get(pk=pk)
     body: Mapping[str, Any] = model_to_dict(row, ["email", "address", "label", "large", "data"])
     return JsonResponse({**body, "made": str(row.made), "day": str(row.day), "tags": [row.label, row.large, None]})

@@ -1,4 +1,7 @@
-"""A model whose columns have the values that strict clients refused: blank, naive, large, null, of any shape."""
+"""A model whose columns have values that strict clients refused.
+
+The values are blank, naive, large, null, or of any shape.
+"""
 
 from typing import Any
 
