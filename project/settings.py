@@ -130,6 +130,7 @@ MCP: dict[str, Any] = {
             "EXTENSIONS": ["mcp_django.contrib.apps.Apps", "mcp_django.contrib.tasks.Tasks"],
             # Toolsets and servers within this one, by prefix: the tool of this one is units__convert.
             "MOUNTS": {"units": "project.airports.units.Units"},
+            "HEALTHZ": True,  # GET /mcp/healthz for load balancers
             "REQUIRED_SCOPES": ["airports:read"],  # of every client with a token
         },
     },
