@@ -43,7 +43,7 @@ def personal() -> dict[str, str]:
 def oauth() -> dict[str, str]:
     """Return the header with an access token of the embedded authorization server.
 
-    It is stored in the same way as by the token endpoint.
+    The row is equal to one of the token endpoint.
     """
     from django.utils import timezone
     from oauth2_provider.models import get_access_token_model, get_application_model

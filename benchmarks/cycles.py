@@ -27,8 +27,8 @@ CASES = [(dialect, work) for dialect in (Dialect.STATELESS, Dialect.HANDSHAKE) f
 def count_cycles() -> float:
     """Return the number of objects that one call leaves to the cycle collector.
 
-    It is the worst of both eras and all kinds of work. A process of its own counts, so that the settings and the
-    garbage of the caller do not matter.
+    The result is the largest of both eras and all kinds of work. A process of its own counts, so that the settings and
+    the garbage of the caller do not matter.
     """
     command = [sys.executable, "-m", "benchmarks.cycles"]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -70,7 +70,7 @@ def reading(latencies: list[float], *, cpu: int, wall: float) -> Reading:
 def cpu_clock(pid: int) -> int:
     """Return the CPU time of another process in nanoseconds.
 
-    It is user and system time of all threads, without child processes. The number of the clock is that of
+    The user and system time of all threads counts, without child processes. The number of the clock is that of
     clock_getcpuclockid(3): the inverted process id, then 2 for "scheduler time".
     """
     return time.clock_gettime_ns((~pid << 3) | 2)

@@ -60,14 +60,14 @@ class Results:
     def over(self, subject: Subject, other: Subject | None, cell: Cell) -> float | None:
         """Return how many microseconds more than `other` a request costs.
 
-        It is the median of the differences in each round.
+        Each round gives a difference; the result is their median.
         """
         return statistics.median(a - b for a, b in pairs) if (pairs := self._pairs(subject, other, cell)) else None
 
     def ratio(self, subject: Subject, other: Subject | None, cell: Cell) -> float | None:
         """Return the ratio of the cost of a request to that of `other`.
 
-        It is the median of the ratios in each round.
+        Each round gives a ratio; the result is their median.
         """
         return statistics.median(a / b for a, b in pairs) if (pairs := self._pairs(subject, other, cell)) else None
 

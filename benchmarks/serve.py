@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--server", choices=sorted(SERVERS), default="uvicorn")
     parser.add_argument("--auth", choices=["none", *credentials.KINDS], default="none")
     parser.add_argument("--guarded", action="store_true", help='"add" takes a scope and a permission')
-    parser.add_argument("--uncached", action="store_true", help="verify the credential anew for each request")
+    parser.add_argument("--uncached", action="store_true", help="verify each credential, without a cache")
     parser.add_argument("--middleware", choices=["none", "stock"], default="none")
     parser.add_argument("--tasks", action="store_true", help="serve the extension of tasks, which no tool uses")
     parser.add_argument("--records", choices=["none", "default", "all"], default="none", help="record calls")

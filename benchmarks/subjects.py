@@ -37,7 +37,7 @@ class Transport(Enum):
 class Cell:
     """A column of a table.
 
-    It is a kind of request, with the number of connections that send it and the number of tools of the server.
+    A column has a kind of request, the number of connections that send it and the number of tools of the server.
     """
 
     work: Work

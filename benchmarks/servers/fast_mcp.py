@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-not-found, untyped-decorator"
 """FastMCP. env: PORT, NTOOLS, JSON=1 for its `json_response` mode.
 
-It is installed in an environment of its own (`benchmarks.peers`), which mypy does not read.
+FastMCP has an environment of its own (`benchmarks.peers`), which mypy does not read.
 """
 
 import os

@@ -115,9 +115,9 @@ class TestPermissions:
         assert not await who.aperm(ADD)
 
     def test_a_principal_without_a_user_has_no_permission(self, db: None, subtests: pytest.Subtests) -> None:
-        for nobody in (None, AnonymousUser()):
-            with subtests.test(nobody=nobody):
-                assert not principal(nobody).has_perm(VIEW)
+        for anonymous_user in (None, AnonymousUser()):
+            with subtests.test(anonymous_user=anonymous_user):
+                assert not principal(anonymous_user).has_perm(VIEW)
 
     def test_an_inactive_user_has_none(self, user: User) -> None:
         user.is_active = False

@@ -47,7 +47,7 @@ LOGINS = 3
 DESCRIBED_AT = "https://conformance-test.local/client-metadata.json"
 """Where the suite says that this client is described; nothing is there."""
 COMES_BACK_TO = "http://localhost:3000/callback"
-"""The address of the site's page that people come back to. Nobody listens: the answer is read from the redirect."""
+"""The address of the site's page that people come back to. No server listens: the answer is read from the redirect."""
 
 SuiteContext = dict[str, Any]
 Scenario = Callable[[str, SuiteContext], Awaitable[None]]

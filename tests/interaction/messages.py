@@ -134,7 +134,7 @@ def _validate_result(revision: str, raw: dict[str, Any], method: str | None) -> 
     envelope = "JSONRPCResultResponse" if _has(revision, "JSONRPCResultResponse") else "JSONRPCResponse"
     _check(revision, envelope, raw, closed=False)
     assert set(raw) == {"jsonrpc", "id", "result"}, raw
-    assert method is not None, f"a result that nobody asked for: {raw}"
+    assert method is not None, f"a result without a request: {raw}"
     result = raw["result"]
     definition = _result_definition(revision, method, result)
     if revision == STATELESS:

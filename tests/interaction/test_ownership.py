@@ -65,9 +65,9 @@ async def test_the_session_of_another_owner_is_answered_as_an_unknown_one(owner,
             checkpoints.reset()
             client = await owner()
             exchange = await start_call(client, checkpoints)
-            stranger, nobody = other(client, token), other(client, token, session=INVENTED)
+            stranger, sessionless = other(client, token), other(client, token, session=INVENTED)
             found = await answers(sent(stranger, exchange.last_id))
-            assert found == await answers(sent(nobody, exchange.last_id))
+            assert found == await answers(sent(sessionless, exchange.last_id))
             assert {status for status, _, _ in found} == {404}
             assert checkpoints.counts["wait cancelled"] == 0
             checkpoints.gate("wait").set()

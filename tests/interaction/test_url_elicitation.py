@@ -262,8 +262,8 @@ async def test_every_page_around_a_visit_has_a_heading_and_a_strict_policy(moder
 
 async def test_an_anonymous_user_is_redirected_through_the_login_to_the_page(modern):
     _, url, _ = await open_round(modern)
-    nobody = await browser(None)
-    reply = await nobody.get(url)
+    anonymous_browser = await browser(None)
+    reply = await anonymous_browser.get(url)
     assert (reply.status_code, urlsplit(reply.headers["location"]).path) == (302, "/login/")
     assert parse_qs(urlsplit(reply.headers["location"]).query)["next"] == [urlsplit(url).path]
 

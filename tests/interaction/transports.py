@@ -113,4 +113,4 @@ class ChannelTransport(Transport):
         """Close all clients. An unread message fails the test, and so does an exception of the server."""
         channels = await self.hang_up()
         left = [message for channel in channels for message in channel.left()]
-        assert not left, f"nobody asked for {left}"
+        assert not left, f"sent without a request: {left}"

@@ -222,11 +222,11 @@ class TestRowsOfOthers:
         assert "of-bob" not in json.dumps(result)
 
     async def test_are_as_absent_as_unknown_keys(self, alice: PipelineClient, goods: dict[str, Any]) -> None:
-        theirs, nobody = str(goods["bob"].pk), "00000000-0000-4000-8000-000000000000"
+        theirs, absent_key = str(goods["bob"].pk), "00000000-0000-4000-8000-000000000000"
         foreign = await alice.call("order_get", pk=theirs)
-        absent = await alice.call("order_get", pk=nobody)
+        absent = await alice.call("order_get", pk=absent_key)
         assert foreign["isError"]
-        assert json.dumps(foreign).replace(theirs, nobody) == json.dumps(absent)
+        assert json.dumps(foreign).replace(theirs, absent_key) == json.dumps(absent)
 
         found = await data(alice, "order_count", filters={"pk": str(goods["bob"].pk)})
         assert found["count"] == 0

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 
 
 def user(name: str, *codenames: str) -> User:
-    """Somebody with these permissions on the shop."""
+    """A user with these permissions on the shop."""
     found = User.objects.create_user(name)
     kinds = ContentType.objects.filter(app_label="shop")
     found.user_permissions.set(Permission.objects.filter(content_type__in=kinds, codename__in=codenames))

@@ -373,8 +373,8 @@ def test_permission_hooks_can_refuse_single_rows(tea: Product) -> None:
     assert "You may not" in get_error(client, "product_update", pk=tea.pk, values={"stock": 1})
     assert "You may not" in get_error(client, "product_delete", pk=tea.pk)
     # The error does not reveal rows that the caller may not view.
-    nobody = user("tim", "shop.change_product")
-    assert get_error(as_user(nobody, Mine), "product_update", pk=tea.pk, values={"stock": 1}) == (
+    stranger = user("tim", "shop.change_product")
+    assert get_error(as_user(stranger, Mine), "product_update", pk=tea.pk, values={"stock": 1}) == (
         f"There is no product with the primary key '{tea.pk}'"
     )
     assert "hunter2" not in get_error(client, "product_update", pk=tea.pk, values={"stock": 1})

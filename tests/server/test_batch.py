@@ -51,7 +51,7 @@ async def test_a_cancelled_call_cleans_up_and_sends_nothing() -> None:
             await ctx.report_progress(1)
             await gate.wait()
             order.append("cleaned up")
-        raise InvalidParams("nobody is to see this")
+        raise InvalidParams("this text must stay hidden")
 
     @server.tool
     async def other() -> str:

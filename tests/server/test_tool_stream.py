@@ -163,7 +163,7 @@ async def test_content_blocks_and_tool_results_may_be_parts() -> None:
     async def full() -> AsyncIterator[Any]:
         yield "working"
         yield ToolResult("done", is_error=True)
-        raise AssertionError("nobody asks for more")
+        raise AssertionError("another item was requested")
 
     result, progress = await stream_tool(serving(blocks))
     assert [block["text"] for block in result["content"]] == ["one", "two"]

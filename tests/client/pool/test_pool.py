@@ -233,9 +233,9 @@ async def test_users_never_share_a_client_with_their_own_credentials(scripts: Sc
 
 
 async def test_a_client_of_users_needs_a_user() -> None:
-    for nobody in (None, SimpleNamespace(pk=None)):
+    for unsaved_user in (None, SimpleNamespace(pk=None)):
         with clients(one=PER_USER), pytest.raises(AuthorizationNeeded):
-            get_client("one", user=nobody)
+            get_client("one", user=unsaved_user)
 
 
 async def test_users_share_a_client_with_the_credential_of_the_project(scripts: Scripts) -> None:

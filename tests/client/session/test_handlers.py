@@ -324,7 +324,7 @@ async def test_a_new_connection_restores_the_subscriptions(era: str) -> None:
         await lists.until(lambda received: len(received) == 3)
         await uris.until(lambda received: received)
         assert (sorted(lists.values), uris.values) == (["prompts", "resources", "tools"], [URI])
-        assert script.opened == 2, "nobody called, and it was made anew all the same"
+        assert script.opened == 2, "it was opened again without a call"
         if era == "handshake":
             assert script.methods() == ["logging/setLevel", "resources/subscribe"]
         else:

@@ -346,7 +346,7 @@ async def test_an_exchange_returns_the_raw_result(subtests: pytest.Subtests) -> 
             sent = script.received[-1][1]
             assert (sent["name"], sent["arguments"]) == ("add", {"a": None})
             assert sent["_meta"].items() >= {"x.y/a": 1, "x.y/b": 2}.items()
-            assert "progressToken" not in sent["_meta"], "nobody here wants to know"
+            assert "progressToken" not in sent["_meta"], "no progress was requested"
             assert params["_meta"] == {"x.y/a": 1, "progressToken": "theirs"}, "what is given is not changed"
 
 

@@ -278,7 +278,7 @@ async def test_a_process_that_keeps_running_is_terminated_and_then_killed(
     if deaf_to:
         await clock.advance(WAIT_SECONDS)
     await use.task
-    assert not Path(f"/proc/{pid}").exists(), "nobody waited for it"
+    assert not Path(f"/proc/{pid}").exists(), "the process is a zombie"
     assert (tmp_path / "note").exists() is not bool(deaf_to)
 
 

@@ -145,7 +145,7 @@ async def test_similar_principals_never_share_an_owner() -> None:
 def test_anonymous_callers_get_no_rows(subtests: pytest.Subtests) -> None:
     async def check(user: Any) -> None:
         await keep(machine_client("robot"))
-        nobody = client_of(local_principal(user))
+        anonymous_client = client_of(local_principal(user))
         for tool, arguments in [
             ("save_conversation", {"messages": []}),
             ("get_conversation", {"id": "x"}),
@@ -156,11 +156,11 @@ def test_anonymous_callers_get_no_rows(subtests: pytest.Subtests) -> None:
             ("search_user_facts", {"query": SECRET}),
             ("delete_user_fact", {"id": "x"}),
         ]:
-            assert "requires an authenticated caller" in await nobody.error(tool, **arguments)
+            assert "requires an authenticated caller" in await anonymous_client.error(tool, **arguments)
         for uri in ("memory://facts", "memory://conversations/x"):
             with pytest.raises(ResourceNotFound):
-                await nobody.read(uri)
-        assert await nobody.complete("") == []
+                await anonymous_client.read(uri)
+        assert await anonymous_client.complete("") == []
         assert await Owner.objects.acount() == 1
 
     for user in (None, AnonymousUser()):

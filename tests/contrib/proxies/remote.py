@@ -38,7 +38,7 @@ class Remote:
     counts: Counter[str] = field(default_factory=Counter)
     down: bool = False
     silent: bool = False
-    """Does nobody answer who connects?"""
+    """True if a connection gets no answer."""
     opened: int = 0
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     reached: asyncio.Event = field(default_factory=asyncio.Event)

@@ -108,9 +108,11 @@ async def test_users_never_get_the_credentials_of_each_other() -> None:
                 assert await peer.text("far__bearer") == f"Bearer token-{number}"
 
         await asyncio.gather(*(calls(number, can) for number in (1, 2) for can in ({}, {"elicitation": {}})))
-        nobody = PipelineClient(server, principal=DjangoPrincipal(issuer="tests", subject="3", user=FakeUser(pk=3)))
-        assert [name for name in await nobody.names() if name.startswith("far__")] == ["far__connect"]
-        assert "no credential for you" in await nobody.error("far__bearer")
+        stranger_client = PipelineClient(
+            server, principal=DjangoPrincipal(issuer="tests", subject="3", user=FakeUser(pk=3))
+        )
+        assert [name for name in await stranger_client.names() if name.startswith("far__")] == ["far__connect"]
+        assert "no credential for you" in await stranger_client.error("far__bearer")
 
 
 OWN = {

@@ -5,6 +5,7 @@ import os
 import stat
 import sys
 import tomllib
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -48,11 +49,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@dataclass
+class Run:
+    """Output of a command beside its result."""
+
+    stderr: str = ""
+
+
+LAST_RUN = Run()
+
+
 def install(*arguments: str) -> str:
     """Run the command. Return its stdout."""
     out, err = StringIO(), StringIO()
     call_command("mcp_install", *arguments, stdout=out, stderr=err)
-    install.stderr = err.getvalue()  # type: ignore[attr-defined]
+    LAST_RUN.stderr = err.getvalue()
     return out.getvalue()
 
 
@@ -88,13 +99,13 @@ def test_the_output_names_the_rights_of_the_client(
     arguments: tuple[str, ...], rights: str, mode: tuple[str, ...]
 ) -> None:
     install("vscode", *arguments, *mode)
-    assert install.stderr.splitlines()[-1] == rights  # type: ignore[attr-defined]
+    assert LAST_RUN.stderr.splitlines()[-1] == rights
 
 
 @override_settings(MCP={"LOCAL_USER": "ada"})
 def test_the_local_user_is_named_with_the_rights() -> None:
     install("vscode")
-    assert "gets all rights: every tool, without permission checks. It acts as the user ada." in install.stderr  # type: ignore[attr-defined]
+    assert "gets all rights: every tool, without permission checks. It acts as the user ada." in LAST_RUN.stderr
 
 
 def test_the_configuration_of_every_client_starts_the_server(home: Path, subtests: pytest.Subtests) -> None:
@@ -148,7 +159,7 @@ def test_an_option_writes_the_token(monkeypatch: pytest.MonkeyPatch, home: Path)
     assert entry("zed", "--with-token")["env"] == {"MCP_TOKEN": "mcp_secret"}
     install("zed", "--with-token", "--write")
     assert stat.S_IMODE((home / FILES["zed"]).stat().st_mode) == 0o600
-    assert "can read" not in install.stderr  # type: ignore[attr-defined]
+    assert "can read" not in LAST_RUN.stderr
 
 
 def test_a_token_in_a_readable_file_causes_a_warning(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
@@ -158,9 +169,9 @@ def test_a_token_in_a_readable_file_causes_a_warning(monkeypatch: pytest.MonkeyP
     path.write_text("{}")
     path.chmod(0o644)
     install("zed", "--write")
-    assert "can read" not in install.stderr  # type: ignore[attr-defined]
+    assert "can read" not in LAST_RUN.stderr
     install("zed", "--with-token", "--write")
-    assert "Other users can read" in install.stderr  # type: ignore[attr-defined]
+    assert "Other users can read" in LAST_RUN.stderr
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
@@ -209,7 +220,7 @@ def test_writing_is_idempotent_and_removing_keeps_the_rest(home: Path, subtests:
             install(client, "--write")
             assert path.read_text() == printed
             install(client, "--write")
-            assert "already" in install.stderr  # type: ignore[attr-defined]
+            assert "already" in LAST_RUN.stderr
             assert [made.name for made in path.parent.iterdir() if made.name.startswith(path.name)] == [path.name]
             install(client, "--write", "--user", "ada")
             assert "ada" in path.read_text()
@@ -218,14 +229,14 @@ def test_writing_is_idempotent_and_removing_keeps_the_rest(home: Path, subtests:
             data = loaded(client, path.read_text())
             assert data.get(SECTIONS.get(client, "mcpServers"), {}) == {}
             install(client, "--remove")
-            assert "is not in" in install.stderr  # type: ignore[attr-defined]
+            assert "is not in" in LAST_RUN.stderr
 
 
 def test_the_command_of_claude_code_is_shown() -> None:
     install("claude-code")
-    assert "claude mcp add-json django '{" in install.stderr  # type: ignore[attr-defined]
+    assert "claude mcp add-json django '{" in LAST_RUN.stderr
     install("claude-code", "--name", "two words")
-    assert "claude mcp add-json 'two words' '{" in install.stderr  # type: ignore[attr-defined]
+    assert "claude mcp add-json 'two words' '{" in LAST_RUN.stderr
 
 
 def test_each_operating_system_has_its_own_paths(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

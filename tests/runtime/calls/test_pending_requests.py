@@ -182,9 +182,9 @@ def test_a_request_is_sent_although_its_response_cannot_be_followed_yet(
         asking = asyncio.create_task(ask(asks, asks.session()))
         await clock.advance(pending_requests.SUBSCRIBE_TIMEOUT_SECONDS)
         id, task = await asking
-        await forwards.replies.forward(forwards.session(), jsonrpc.Response(id, "while nobody listened", None))
+        await forwards.replies.forward(forwards.session(), jsonrpc.Response(id, "without a listener", None))
         opened.set()
-        assert await task == "while nobody listened"
+        assert await task == "without a listener"
 
     workers(main)
 

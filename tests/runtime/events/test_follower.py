@@ -375,6 +375,7 @@ def test_the_follower_ends_without_subscribers_and_starts_again(clock: Clock) ->
             received = RecordingSink()
             following = await feed.subscribe("a", received)
             await feeds.publish(EventDraft("a", "message", turn))
+            # mypy: the type of a lambda with defaults cannot be inferred.
             await eventually(lambda received=received, turn=turn: received == [turn])  # type: ignore[misc]
             following.stop()
             await clock.advance_until(lambda: not feed.is_active)

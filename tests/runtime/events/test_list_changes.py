@@ -204,6 +204,7 @@ def test_changed_permissions_are_announced_again_once_after_the_settle_time(cloc
         await processes[0].feeds.publish(EventDraft(TOPIC, "list_changed", changed))
         settled = {**changed, "rights": "settled"}
         for process in processes:
+            # mypy: the type of a lambda with defaults cannot be inferred.
             await clock.advance_until(lambda process=process: settled in process.received)  # type: ignore[misc]
             assert process.received[0] == changed
             assert process.forgotten == 1

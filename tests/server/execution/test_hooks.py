@@ -49,7 +49,7 @@ class Guarded(Toolset):
 
     @completion("hush", "what")
     def secret(self, value: str) -> list[str]:
-        raise AssertionError("its guard lets nobody through")
+        raise AssertionError("its guard refuses all callers")
 
 
 def ask(name: str) -> dict[str, Any]:

@@ -248,7 +248,7 @@ async def test_an_interceptor_may_answer_change_and_repeat() -> None:
 
         @tool(interceptors=[never])
         def eat(self) -> str:
-            raise AssertionError("nobody goes on")
+            raise AssertionError("the handler continued")
 
     peer = serve(Bar)
     assert await peer.text("drink", name="beer") == '["beer 1","beer 2"]'
